@@ -1,0 +1,1 @@
+"""One file per task; `configs/wmt_ende.py:random+vanilla,scale=small` names a run."""

@@ -1,0 +1,160 @@
+"""What all configs share: the row named after the colon, and T2T's transformer_base.
+
+A config's sections are the keyword arguments of what they configure: `model` of
+`synth.transformer.make_model`, `model.attention` of `SelfAttention`, `optimizer` of
+`make_optimizer`, `data` of the pipelines in `data/`, `sharding.mesh` of `make_mesh`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ml_collections import ConfigDict
+
+SCALES = ("paper", "small", "tiny")
+KEYS = ("scale", "mix", "seed")
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A row of a table: which attention, at which scale, with which seed."""
+
+    variant: str = "vanilla"
+    scale: str = "paper"
+    mix: str = "softmax"
+    seed: int = 0
+
+
+def parse_arg(arg: str) -> Row:
+    """Reads `<variant>[,scale=...][,mix=...][,seed=...]`.
+
+    Raises:
+      ValueError: for an unknown key or scale, or a seed that is no number.
+    """
+    variant, *settings = arg.split(",") if arg else [Row.variant]
+    if "=" in variant:
+        raise ValueError(f"the row {arg!r} must start with a variant, as in 'random+vanilla,{arg}'")
+    values: dict[str, str] = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if key not in KEYS or not equals:
+            raise ValueError(f"{setting!r} in the row {arg!r} is no setting; known: {known_keys()}")
+        if key in values:
+            raise ValueError(f"the row {arg!r} sets {key} twice")
+        values[key] = value
+    if values.get("scale", "paper") not in SCALES:
+        raise ValueError(f"unknown scale {values['scale']!r}; known: {', '.join(SCALES)}")
+    seed = values.pop("seed", "0")
+    if not seed.isdecimal():
+        raise ValueError(f"seed={seed!r} in the row {arg!r} must be a number of at least 0")
+    return Row(variant=variant, seed=int(seed), **values)
+
+
+def known_keys() -> str:
+    """The settings a row may have, for error messages."""
+    return ", ".join(f"{key}=" for key in KEYS)
+
+
+def transformer_base(row: Row, *, task: str, dataset: str) -> ConfigDict:
+    """T2T's transformer_base (hparams set v3), with the row's attention; the paper's scale.
+
+    The paper names T2T but gives no steps, batch, dropout or learning rate: every number here is
+    T2T's default unless its comment says otherwise.
+    """
+    return ConfigDict(
+        dict(
+            seed=row.seed,
+            scale=row.scale,
+            data=dict(
+                task=task,
+                dataset=dataset,
+                # Ours: 2^15 sentencepiece pieces for T2T's 33,708 subwords.
+                vocab_size=32768,
+                # 4,096 tokens a replica, 8 replicas: T2T's set-up for its published BLEU.
+                batch_tokens=32768,
+                # Ours: 9 shapes to compile, where T2T has a bucket every 10% of length.
+                bucket_lengths=(16, 24, 32, 48, 64, 96, 128, 192, 256),
+                # Rows of a batch are a multiple of this, so that they split over devices.
+                batch_multiple=32,
+                # Ours: examples that are shuffled, sorted by length and cut into batches at once.
+                window=65536,
+                # Where prepared data sets and vocabularies are kept.
+                data_dir="cache/data",
+            ),
+            model=dict(
+                num_layers=6,
+                model_dim=512,
+                num_heads=8,
+                head_dim=64,
+                ff_dim=2048,
+                # N, the size of R. The paper's own parameter counts fix it at 256, T2T's default.
+                max_length=256,
+                attention=dict(
+                    variant=row.variant,
+                    mix=row.mix,
+                    # The paper: k = 8 "in practice".
+                    rank=8,
+                    random_initializer="normal",
+                    # Ours: the released code starts near uniform attention (a Glorot limit of
+                    # 0.005 by its choice of axes); so do we, with room to break the symmetry.
+                    random_scale=0.02,
+                    # Ours: a fixed R must start with the contrast it will keep. The paper gives no
+                    # scale; the first released version drew its factors from N(0, 1).
+                    fixed_random_scale=1.0,
+                ),
+                residual_dropout=0.1,
+                attention_dropout=0.1,
+                relu_dropout=0.1,
+                dtype="bfloat16",
+            ),
+            optimizer=dict(learning_rate=2.0, warmup_steps=8000, b1=0.9, b2=0.997, eps=1e-9),
+            train=dict(
+                # T2T's README: about 28 BLEU at 300K steps.
+                num_steps=300_000,
+                label_smoothing=0.1,
+                accumulate_steps=1,
+                log_every=100,
+                eval_every=5000,
+                checkpoint_every=5000,
+                keep_checkpoints=3,
+            ),
+            decode=dict(
+                beam=4,
+                alpha=0.6,
+                # Vaswani et al.: the source's length + 50.
+                extra_length=50,
+                batch_tokens=16384,
+            ),
+            sharding=dict(
+                mesh=dict(data=-1, fsdp=1, tensor=1),
+                # Logical axis -> mesh axis; '' leaves it whole.
+                rules=dict(embed="fsdp", heads="tensor", mlp="tensor", vocab="tensor"),
+            ),
+        )
+    )
+
+
+def shrink(config: ConfigDict, scale: str, *, dataset: str) -> ConfigDict:
+    """Changes `config` to the embedded text and a model that fits it; every number is ours.
+
+    `small` learns in minutes on two CPU cores; `tiny` serves tests, and learns next to nothing.
+    """
+    config.data.update(dataset=dataset, batch_tokens=2048, batch_multiple=8, window=16384)
+    config.model.update(dtype="float32")
+    if scale == "small":
+        config.data.update(vocab_size=4000, bucket_lengths=(16, 32, 64, 128))
+        config.model.update(
+            num_layers=2, model_dim=192, num_heads=4, head_dim=48, ff_dim=768, max_length=128
+        )
+        config.optimizer.update(warmup_steps=400)
+        config.train.update(num_steps=1500, log_every=20, eval_every=250, checkpoint_every=250)
+        config.decode.update(batch_tokens=4096)
+    else:
+        config.data.update(vocab_size=600, bucket_lengths=(64,), batch_tokens=512)
+        config.model.update(
+            num_layers=1, model_dim=16, num_heads=2, head_dim=8, ff_dim=32, max_length=64
+        )
+        config.optimizer.update(warmup_steps=10)
+        config.train.update(num_steps=20, log_every=5, eval_every=10, checkpoint_every=10)
+        config.decode.update(batch_tokens=2048, extra_length=8)
+    return config

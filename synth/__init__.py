@@ -1,0 +1,1 @@
+"""Synthesizer experiments: attention variants, Transformer, training, decoding, scoring, tables."""

@@ -1,0 +1,232 @@
+"""The attention modules: synthesized self-attention and dot-product cross-attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from synth.attention.attend import attend
+from synth.attention.scores import Vanilla, glorot, head_projection, make_score
+from synth.attention.terms import Mask, Place
+from synth.dropout import dropout_factors
+from synth.variants import check_mix, parse_variant
+
+Cache = dict[str, Any]
+
+
+class Mixture(nnx.Module):
+    """Weights of the terms: S = sum_t w_t S_t.
+
+    mix='softmax' is the paper's alpha: one learned logit per term and head, softmax over the
+    terms, so that the weights of a head sum to 1. mix='sigmoid' is the released code's gate: one
+    scalar per layer, s and 1 - s. mix='sum' weighs nothing and has no parameters.
+    """
+
+    def __init__(self, *, mix: str, num_terms: int, num_heads: int):
+        check_mix(mix, num_terms)
+        self.mix = mix if num_terms > 1 else "sum"
+        self.num_heads = num_heads
+        if self.mix == "softmax":
+            self.logits_TH = nnx.Param(jnp.zeros((num_terms, num_heads)), axes=(None, "heads"))
+        if self.mix == "sigmoid":
+            self.gate = nnx.Param(jnp.zeros(()), axes=())
+
+    def weights_TH(self) -> jax.Array:
+        """The weights of each term in each head, float32."""
+        if self.mix == "softmax":
+            return jax.nn.softmax(self.logits_TH[...], axis=0)
+        gate = jax.nn.sigmoid(self.gate[...])
+        return jnp.broadcast_to(jnp.stack([gate, 1.0 - gate])[:, None], (2, self.num_heads))
+
+    def __call__(self, terms: list) -> list:
+        if self.mix == "sum":
+            return terms
+        return [term.weighted(w_H) for term, w_H in zip(terms, self.weights_TH(), strict=True)]
+
+
+class SelfAttention(nnx.Module):
+    """Multi-head self-attention whose weights are synthesized: Y = softmax(S(X)) V(X), projected.
+
+    Args:
+      model_dim: D.
+      num_heads: H.
+      head_dim: K.
+      max_length: N, the longest sequence; the size of R and of the dense projections.
+      variant: names joined by `+` (`variants.VARIANTS`).
+      mix: how several terms are weighed (`Mixture`).
+      rank: rank of factorized random terms.
+      random_initializer: 'normal' or 'uniform', of R and of its factors.
+      random_scale: standard deviation of the trained R at the start.
+      fixed_random_scale: standard deviation of the fixed R.
+      dropout_rate: on the attention weights.
+      dtype: of the computation; parameters are float32.
+
+    Raises:
+      ValueError: unknown variant, mix or initializer; a sequence longer than `max_length`.
+    """
+
+    def __init__(
+        self,
+        *,
+        model_dim: int,
+        num_heads: int,
+        head_dim: int,
+        max_length: int,
+        variant: str,
+        mix: str,
+        rank: int,
+        random_initializer: str,
+        random_scale: float,
+        fixed_random_scale: float,
+        dropout_rate: float,
+        dtype: Any,
+        rngs: nnx.Rngs,
+    ):
+        names = parse_variant(variant)
+        self.scores = nnx.List(
+            [
+                make_score(
+                    name,
+                    model_dim=model_dim,
+                    num_heads=num_heads,
+                    head_dim=head_dim,
+                    max_length=max_length,
+                    rank=rank,
+                    random_initializer_kind=random_initializer,
+                    random_scale=random_scale,
+                    fixed_random_scale=fixed_random_scale,
+                    dtype=dtype,
+                    rngs=rngs,
+                )
+                for name in names
+            ]
+        )
+        self.mixture = Mixture(mix=mix, num_terms=len(names), num_heads=num_heads)
+        self.value_DHK = head_projection(rngs, model_dim, num_heads, head_dim)
+        self.output_HKD = output_projection(rngs, model_dim, num_heads, head_dim)
+        self.max_length = max_length
+        self.dropout_rate = dropout_rate
+        self.dtype = dtype
+
+    def __call__(
+        self,
+        x_BLD: jax.Array,
+        mask: Mask,
+        positions_BL: jax.Array | None = None,
+        dropout_key: jax.Array | None = None,
+    ) -> jax.Array:
+        """Attends within x_BLD.
+
+        Args:
+          x_BLD: input, in the compute dtype.
+          mask: what each position may see.
+          positions_BL: int, the place of each token inside its own example (packed rows); None
+            means 0..L-1.
+          dropout_key: None switches dropout off.
+
+        Returns:
+          y_BLD.
+        """
+        length = x_BLD.shape[1]
+        self._check_length(length)
+        place = length if positions_BL is None else positions_BL
+        keys = [score.keys(x_BLD) for score in self.scores]
+        dropout_LM = dropout_factors(dropout_key, self.dropout_rate, (length, length))
+        return self._attend(x_BLD, place, place, keys, self._value(x_BLD), mask, dropout_LM)
+
+    def init_cache(self, batch: int, length: int) -> Cache:
+        """An empty cache for `length` decoding steps; holds values, and keys where a term has any."""
+        self._check_length(length)
+        shape = (batch, length, *self.value_DHK.shape[1:])
+
+        def empty():
+            return jnp.zeros(shape, self.dtype)
+
+        keys = [empty() if isinstance(score, Vanilla) else None for score in self.scores]
+        return {"keys": keys, "value": empty()}
+
+    def step(self, x_B1D: jax.Array, index: jax.Array, cache: Cache) -> tuple[jax.Array, Cache]:
+        """Attends from position `index` (a scalar, below the cache's length) to 0..index."""
+
+        def store(old, new):
+            return jax.lax.dynamic_update_slice_in_dim(old, new.astype(old.dtype), index, axis=1)
+
+        new_keys = [score.keys(x_B1D) for score in self.scores]
+        keys = [
+            None if new is None else store(old, new)
+            for old, new in zip(cache["keys"], new_keys, strict=True)
+        ]
+        value_BMHK = store(cache["value"], self._value(x_B1D))
+        length = value_BMHK.shape[1]
+        mask = Mask(visible_LM=(jnp.arange(length) <= index)[None])
+        y_B1D = self._attend(x_B1D, index, length, keys, value_BMHK, mask, None)
+        return y_B1D, {"keys": keys, "value": value_BMHK}
+
+    def _check_length(self, length: int) -> None:
+        if length > self.max_length:
+            raise ValueError(
+                f"a sequence of {length} tokens is longer than max_length={self.max_length}, the "
+                "number of positions the synthesized attention has"
+            )
+
+    def _value(self, x_BMD: jax.Array) -> jax.Array:
+        return jnp.einsum("bmd,dhk->bmhk", x_BMD, self.value_DHK[...].astype(self.dtype))
+
+    def _attend(
+        self, x_BLD, queries: Place, positions: Place, keys, value_BMHK, mask: Mask, dropout_LM
+    ) -> jax.Array:
+        terms = [
+            score(x_BLD, queries, positions, key)
+            for score, key in zip(self.scores, keys, strict=True)
+        ]
+        out_BLHK = attend(self.mixture(terms), value_BMHK, mask, dropout_LM)
+        return jnp.einsum("blhk,hkd->bld", out_BLHK, self.output_HKD[...].astype(self.dtype))
+
+
+class CrossAttention(nnx.Module):
+    """Dot-product attention from the decoder to the encoder; never synthesized (paper, section 3)."""
+
+    def __init__(self, *, model_dim, num_heads, head_dim, dropout_rate, dtype, rngs: nnx.Rngs):
+        sizes = dict(model_dim=model_dim, num_heads=num_heads, head_dim=head_dim)
+        self.score = Vanilla(**sizes, dtype=dtype, rngs=rngs)
+        self.value_DHK = head_projection(rngs, **sizes)
+        self.output_HKD = output_projection(rngs, **sizes)
+        self.dropout_rate = dropout_rate
+        self.dtype = dtype
+
+    def memory(self, encoded_BMD: jax.Array) -> Cache:
+        """Keys and values of the encoder's output: computed once, however many steps follow."""
+        value_BMHK = jnp.einsum(
+            "bmd,dhk->bmhk", encoded_BMD, self.value_DHK[...].astype(self.dtype)
+        )
+        return {"key": self.score.keys(encoded_BMD), "value": value_BMHK}
+
+    def __call__(
+        self, x_BLD: jax.Array, memory: Cache, valid_BM: jax.Array, dropout_key=None
+    ) -> jax.Array:
+        """Attends from x_BLD to the memory.
+
+        While decoding, x may hold several rows per example ([B beam, 1, D]): as these see the same
+        memory they are laid along L, and the memory is not copied.
+        """
+        rows, length, model_dim = x_BLD.shape
+        batch, memory_length = valid_BM.shape
+        x_BLD = x_BLD.reshape(batch, -1, model_dim)
+        term = self.score(x_BLD, x_BLD.shape[1], memory_length, memory["key"])
+        dropout_LM = dropout_factors(
+            dropout_key, self.dropout_rate, (x_BLD.shape[1], memory_length)
+        )
+        out_BLHK = attend([term], memory["value"], Mask(valid_BM=valid_BM), dropout_LM)
+        y_BLD = jnp.einsum("blhk,hkd->bld", out_BLHK, self.output_HKD[...].astype(self.dtype))
+        return y_BLD.reshape(rows, length, model_dim)
+
+
+def output_projection(rngs: nnx.Rngs, model_dim: int, num_heads: int, head_dim: int) -> nnx.Param:
+    """kernel_HKD, Glorot uniform over the [H K, D] matrix it stands for."""
+    kernel = glorot(in_axis=(0, 1), out_axis=2)(
+        rngs.params(), (num_heads, head_dim, model_dim), jnp.float32
+    )
+    return nnx.Param(kernel, axes=("heads", None, "embed"))

@@ -1,0 +1,140 @@
+"""Checkpoints of a run: state, data position and meta, in one Orbax step directory each.
+
+The state is saved as plain dicts of arrays and restored onto any mesh. A checkpoint counts only
+when it is complete: Orbax writes beside and renames, so that a run killed during a save goes on
+from the one before.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import orbax.checkpoint as ocp
+from orbax.checkpoint.checkpoint_managers import preservation_policy
+
+from synth.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Restored:
+    """What a checkpoint holds: the state tree, the data iterator's state, and meta."""
+
+    step: int
+    state: Any
+    data: Any
+    meta: dict[str, Any]
+
+
+class Checkpoints:
+    """Saves and restores checkpoints below `directory`; keeps the last `keep` and the best one.
+
+    "Best" is the lowest validation loss among the checkpoints saved with one.
+    """
+
+    def __init__(self, directory: Path, *, keep: int):
+        def loss(metrics):
+            return metrics["loss"]
+
+        policy = preservation_policy.AnyPreservationPolicy(
+            [
+                preservation_policy.LatestN(n=keep),
+                preservation_policy.BestN(
+                    get_metric_fn=loss, reverse=True, n=1, keep_checkpoints_without_metrics=False
+                ),
+            ]
+        )
+        options = ocp.CheckpointManagerOptions(
+            best_fn=loss, best_mode="min", preservation_policy=policy, create=True
+        )
+        self._directory = directory
+        self._manager = ocp.CheckpointManager(directory.absolute(), options=options)
+
+    def latest(self) -> int | None:
+        """The newest complete step, or None."""
+        return self._manager.latest_step()
+
+    def resolve(self, which: str) -> int:
+        """The step that 'best', 'last' or a number stands for.
+
+        Raises:
+          UserError: if there is no such checkpoint; the message lists the steps that exist.
+        """
+        steps = self._manager.all_steps()
+        if not steps:
+            raise UserError(f"there is no checkpoint in {self._directory}")
+        if which == "last":
+            return steps[-1]
+        if which == "best":
+            return self._manager.best_step() or steps[-1]
+        if which.isdecimal() and int(which) in steps:
+            return int(which)
+        known = ", ".join(map(str, steps))
+        raise UserError(
+            f"no checkpoint {which!r} in {self._directory}; known: best, last, and steps {known}"
+        )
+
+    def save(
+        self, step: int, state: Any, data: Any, meta: Mapping[str, Any], loss: float | None
+    ) -> None:
+        """Saves in the background what a run needs to go on after `step`.
+
+        Args:
+          step: updates done.
+          state: tree of arrays.
+          data: JSON-able state of the data iterator.
+          meta: JSON-able facts to check on resuming.
+          loss: validation loss at this step, if it was evaluated.
+
+        Raises:
+          UserError: if this save, or the one before it, could not be written.
+        """
+        if step in self._manager.all_steps():
+            return
+        args = ocp.args.Composite(
+            state=ocp.args.StandardSave(state),
+            data=ocp.args.JsonSave({"iterator": data}),
+            meta=ocp.args.JsonSave(dict(meta)),
+        )
+        metrics = None if loss is None else {"loss": loss}
+        self._guard(lambda: self._manager.save(step, args=args, metrics=metrics))
+
+    def restore(self, step: int, abstract_state: Any) -> Restored:
+        """Reads the checkpoint of `step` into the shapes and shardings of `abstract_state`.
+
+        Raises:
+          UserError: if its arrays are not those of the model.
+        """
+        args = ocp.args.Composite(
+            state=ocp.args.StandardRestore(abstract_state),
+            data=ocp.args.JsonRestore(),
+            meta=ocp.args.JsonRestore(),
+        )
+        try:
+            restored = self._manager.restore(step, args=args)
+        except (ValueError, KeyError) as error:
+            raise UserError(
+                f"checkpoint {step} in {self._directory} does not fit the model: {error}"
+            ) from error
+        return Restored(step, restored.state, restored.data["iterator"], restored.meta)
+
+    def wait(self) -> None:
+        """Returns when everything is on disk; raises UserError if something could not be."""
+        self._guard(self._manager.wait_until_finished)
+
+    def close(self) -> None:
+        """Waits, and frees the manager."""
+        self.wait()
+        self._manager.close()
+
+    def _guard(self, work) -> None:
+        try:
+            work()
+        except (OSError, ValueError, RuntimeError) as error:
+            reason = str(error).strip().splitlines()[0]
+            raise UserError(
+                f"could not write a checkpoint to {self._directory}: {reason}. The last complete "
+                f"one is step {self.latest()}; start the same command again to go on from it"
+            ) from error

@@ -1,0 +1,66 @@
+"""What the entry points share: flags, errors in plain words, devices, caches."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Sequence
+
+from absl import flags, logging
+
+from data.errors import DataError
+from synth.configuration import Flag
+from synth.errors import UserError
+
+_CACHE = flags.DEFINE_string(
+    "compilation_cache_dir",
+    "cache/jax",
+    "where compiled programs are kept between runs; '' keeps none",
+)
+
+
+def run(main: Callable[[], int | None], config: Flag | None = None) -> None:
+    """Parses the command line, runs `main` and exits with its status.
+
+    A user's mistake (`UserError`, `DataError`, a wrong flag) is one line on standard error and
+    status 2; an interrupt before anything was begun is status 130.
+    """
+    try:
+        _parse(sys.argv, config)
+        _set_up()
+        sys.exit(main() or 0)
+    except (UserError, DataError, flags.Error) as error:
+        print(f"{os.path.basename(sys.argv[0])}: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(128 + signal.SIGINT)
+
+
+def _parse(argv: Sequence[str], config: Flag | None) -> None:
+    if config is not None:
+        argv = config.define(argv)
+    if {"-h", "--help", "-help"} & set(argv):
+        print(sys.modules["__main__"].__doc__)
+        print(flags.FLAGS.main_module_help())
+        sys.exit(0)
+    rest = flags.FLAGS(argv)[1:]
+    if rest:
+        raise UserError(f"what is {shlex.join(rest)}? All arguments are flags, as --name=value")
+
+
+def _set_up() -> None:
+    # Orbax and others tell about their inner life on absl's log; warnings and errors are enough.
+    logging.set_verbosity(logging.ERROR)
+    import jax
+
+    if _CACHE.value:
+        jax.config.update("jax_compilation_cache_dir", os.path.expanduser(_CACHE.value))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+
+
+def command() -> str:
+    """The command line this process was started with, to be repeated."""
+    return shlex.join(["python", *sys.argv])

@@ -1,0 +1,151 @@
+"""Reading a config: by name, from the command line, and from a run directory."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+
+from ml_collections import ConfigDict, config_flags
+
+from synth.errors import UserError
+from synth.variants import check_mix, parse_variant
+
+
+def load(name: str) -> ConfigDict:
+    """The config a name such as `configs/wmt_ende.py:random+vanilla,scale=small` stands for.
+
+    Raises:
+      UserError: if there is no such file, or the row after the colon is not one.
+    """
+    path_name, _, arg = name.partition(":")
+    path = Path(path_name)
+    if not path.is_file():
+        known = sorted(
+            str(p) for p in path.parent.glob("*.py") if p.stem not in ("__init__", "common")
+        )
+        raise UserError(f"no config file {path_name!r}; known here: {', '.join(known) or 'none'}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if not hasattr(module, "get_config"):
+        raise UserError(f"{path_name} is no config file: it defines no get_config")
+    try:
+        config = module.get_config(arg)
+    except ValueError as error:
+        raise UserError(f"--config={name}: {error}") from error
+    return config
+
+
+def canonical(config: ConfigDict) -> ConfigDict:
+    """Checks the attention and puts its terms in the order of the tables, in place.
+
+    Raises:
+      UserError: for an unknown variant or mix.
+    """
+    attention = config.model.attention
+    try:
+        names = parse_variant(attention.variant)
+        check_mix(attention.mix, len(names))
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    attention.variant = "+".join(names)
+    return config
+
+
+class Flag:
+    """`--config=FILE:ROW` with overrides `--config.section.key=value`, as absl flags."""
+
+    def __init__(self):
+        self.name = ""
+        self.overrides: dict[str, object] = {}
+        self._holder = None
+        self._named: ConfigDict | None = None
+
+    def define(self, argv: Sequence[str]) -> list[str]:
+        """Loads the config named in `argv` and defines a flag for each of its leaves.
+
+        Returns:
+          argv without `--config` itself.
+
+        Raises:
+          UserError: for a missing or wrong config, or an override of a key that it lacks.
+        """
+        rest, names = _take_config(argv)
+        if not names:
+            if any(arg.startswith("--config.") for arg in argv):
+                raise UserError("--config.KEY=VALUE needs --config=FILE:ROW")
+            return rest
+        self.name = names[-1]
+        self._named = canonical(load(self.name))
+        for arg in rest:
+            if arg.startswith("--config."):
+                _check_key(arg, self._named)
+        self._holder = config_flags.DEFINE_config_dict("config", load(self.name), sys_argv=rest)
+        return rest
+
+    def value(self) -> ConfigDict:
+        """The config after the overrides; raises UserError if none was named."""
+        if self._holder is None:
+            raise UserError(
+                "name a config: --config=configs/TASK.py:VARIANT[,scale=small], for example "
+                "--config=configs/wmt_ende.py:random+vanilla,scale=small"
+            )
+        config = canonical(self._holder.value)
+        self.overrides = difference(self._named, config)
+        return config
+
+
+def _take_config(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    rest, names = [], []
+    arguments = iter(argv)
+    for arg in arguments:
+        if arg in ("--config", "-config"):
+            names.append(next(arguments, ""))
+        elif arg.startswith(("--config=", "-config=")):
+            names.append(arg.partition("=")[2])
+        else:
+            rest.append(arg)
+    return rest, names
+
+
+def _check_key(arg: str, config: ConfigDict) -> None:
+    key = arg.removeprefix("--config.").partition("=")[0]
+    leaves = flatten(config)
+    if key in leaves:
+        return
+    section = key.rpartition(".")[0]
+    near = [leaf for leaf in leaves if leaf.startswith(f"{section}.")] if section else []
+    raise UserError(
+        f"the config has no key {key!r}; known{f' in {section}' if near else ''}: "
+        f"{', '.join(near or leaves)}"
+    )
+
+
+def flatten(config: ConfigDict | dict, prefix: str = "") -> dict[str, object]:
+    """Dotted key -> leaf."""
+    leaves = {}
+    for key in config:
+        value = config[key]
+        if isinstance(value, ConfigDict | dict):
+            leaves.update(flatten(value, f"{prefix}{key}."))
+        else:
+            leaves[prefix + key] = tuple(value) if isinstance(value, list) else value
+    return leaves
+
+
+def difference(old: ConfigDict | dict, new: ConfigDict | dict) -> dict[str, object]:
+    """The leaves of `new` that differ from those of `old`, by dotted key."""
+    before = flatten(old)
+    return {key: value for key, value in flatten(new).items() if before.get(key) != value}
+
+
+def from_dict(values: dict[str, object]) -> ConfigDict:
+    """The config whose `to_dict` was stored as JSON: lists become tuples again."""
+
+    def tuples(value):
+        if isinstance(value, dict):
+            return {key: tuples(item) for key, item in value.items()}
+        return tuple(value) if isinstance(value, list) else value
+
+    return ConfigDict(tuples(values))

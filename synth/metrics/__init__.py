@@ -1,0 +1,1 @@
+"""Scores: text or sums in, numbers out. Knows nothing of models, and imports no JAX."""

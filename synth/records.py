@@ -1,0 +1,156 @@
+"""From an evaluation to the records of the run store, with what is needed to repeat them."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import importlib.metadata
+import json
+import platform
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from synth import configuration
+from synth.evaluation import Scored
+from synth.results import Record
+from synth.rundir import RunDir, RunInfo
+
+# What a figure may depend on.
+_PACKAGES = ("jax", "jaxlib", "flax", "optax", "grain", "sentencepiece", "sacrebleu", "numpy")
+
+# Keys that say where and how often, not what; and those that a record has fields of their own for.
+_NO_OVERRIDE = (
+    "data.data_dir",
+    "train.log_every",
+    "train.eval_every",
+    "train.checkpoint_every",
+    "train.keep_checkpoints",
+    "decode.",
+    "sharding.",
+    "seed",
+    "model.attention.variant",
+    "model.attention.mix",
+)
+
+
+def make_records(run: RunDir, scored: Scored, eval_command: str) -> list[Record]:
+    """One record per figure of an evaluation."""
+    info = run.info()
+    config = info.config
+    commit, dirty = git_state()
+    common: dict[str, Any] = dict(
+        run=config_hash(info),
+        task=config.data.task,
+        variant=config.model.attention.variant,
+        mix=config.model.attention.mix,
+        scale=config.scale,
+        overrides=recorded_overrides(info, scored.step),
+        seed=config.seed,
+        step=scored.step,
+        dataset=config.data.dataset,
+        split=scored.split,
+        n_items=scored.n_items,
+        test_set_sha256=scored.sha256,
+        params=scored.params,
+        versions=versions(),
+        commit=commit,
+        dirty=dirty,
+        device=device(),
+        date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        train_seconds=train_seconds(run, scored.step),
+        eval_seconds=round(scored.seconds, 1),
+        command=info.command,
+        eval_command=eval_command,
+    )
+    return [
+        Record(
+            metric=figure.metric,
+            value=figure.value,
+            signature=figure.signature,
+            settings=figure.settings,
+            sums=figure.sums,
+            empty_outputs=figure.empty_outputs,
+            **common,
+        )
+        for figure in scored.figures
+    ]
+
+
+def recorded_overrides(info: RunInfo, step: int) -> dict[str, Any]:
+    """Overrides that make the run another one than its name says.
+
+    A run scored before its end is the same as one with that many steps, and is recorded as such:
+    it never stands in a table as the named run.
+    """
+    overrides = {
+        key: list(value) if isinstance(value, tuple) else value
+        for key, value in info.overrides.items()
+        if not key.startswith(_NO_OVERRIDE)
+    }
+    if step < info.config.train.num_steps:
+        overrides["train.num_steps"] = step
+    return overrides
+
+
+def config_hash(info: RunInfo) -> str:
+    """Twelve hex digits that differ between runs of different configs."""
+    text = json.dumps(info.config.to_dict(), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages a figure may depend on."""
+    found = {name: importlib.metadata.version(name) for name in _PACKAGES}
+    return {"python": platform.python_version(), **found}
+
+
+def device() -> str:
+    """Kind and number of the devices, with the processor's architecture for a CPU."""
+    first = jax.devices()[0]
+    kind = f"cpu {platform.machine()}" if first.platform == "cpu" else first.device_kind
+    return f"{jax.device_count()} x {kind}"
+
+
+def git_state() -> tuple[str, bool]:
+    """(commit, whether files that git tracks differ from it) of the code that runs.
+
+    Generated results do not count: an evaluation writes them itself. Outside of a git checkout the
+    commit is 'unknown'.
+    """
+    root = Path(configuration.__file__).parents[1]
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(
+            ["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True
+        ).stdout
+
+    try:
+        commit = git("rev-parse", "HEAD").strip()
+        changed = git(
+            "status", "--porcelain", "--untracked-files=no", "--", ".", ":!results", ":!README.md"
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown", True
+    return commit, bool(changed.strip())
+
+
+def train_seconds(run: RunDir, step: int) -> float | None:
+    """Seconds of training up to a step, over all the times the run was started."""
+    seconds = [
+        record["timing"]["seconds"]
+        for record in run.read_metrics()
+        if record["step"] <= step and "seconds" in record["timing"]
+    ]
+    return round(max(seconds), 1) if seconds else None
+
+
+def train_command(info: RunInfo, workdir: str) -> str:
+    """The command that makes this run, from its name and overrides."""
+    overrides = [f"--config.{key}={value}" for key, value in info.overrides.items()]
+    return shlex.join(
+        ["python", "train.py", f"--config={info.name}", *overrides, f"--workdir={workdir}"]
+    )

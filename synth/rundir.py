@@ -1,0 +1,171 @@
+"""The run directory: what was run, its metrics, its vocabulary. All that evaluation needs.
+
+run.json           name, overrides and config of the run, and the command that made it
+vocabulary.model   the sentencepiece model its tokens are of
+metrics.jsonl      one line per logging or evaluation step
+events.*           the same for TensorBoard
+checkpoints/       see `checkpoints.py`
+eval/              hypotheses and scores (`evaluation.py`)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from data.tokenizer import Tokenizer
+from synth import configuration
+from synth.errors import UserError
+
+# Keys and sections that may change when a run goes on: they do not change what a step computes. The T2T schedule
+# does not depend on the number of steps, so a longer run is the same run.
+_FREE = (
+    "train.num_steps",
+    "train.log_every",
+    "train.eval_every",
+    "train.checkpoint_every",
+    "train.keep_checkpoints",
+    "data.data_dir",
+    "decode.",
+    "sharding.",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class RunInfo:
+    """Contents of run.json."""
+
+    name: str
+    overrides: dict[str, Any]
+    config: ConfigDict
+    command: str
+
+
+class RunDir:
+    """Paths and files of one run."""
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+        self.checkpoints = self.path / "checkpoints"
+        self.vocabulary = self.path / "vocabulary.model"
+        self.metrics = self.path / "metrics.jsonl"
+        self.eval = self.path / "eval"
+        self._info = self.path / "run.json"
+
+    def begin(self, info: RunInfo) -> None:
+        """Creates the directory, or checks that it belongs to the same run.
+
+        Raises:
+          UserError: if it holds another run; the message names the keys that differ.
+        """
+        if not self._info.exists():
+            if self.path.exists() and any(self.path.iterdir()):
+                raise UserError(
+                    f"--workdir={self.path} is not empty and holds no run; name a new directory"
+                )
+            try:
+                self.path.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise UserError(f"cannot make --workdir={self.path}: {error.strerror}") from error
+        else:
+            self._check_same(info)
+        self._write_info(info)
+
+    def _check_same(self, info: RunInfo) -> None:
+        old, new = self.info().config, info.config
+        changed = {
+            key: value
+            for key, value in configuration.difference(old, new).items()
+            if not key.startswith(_FREE)
+        }
+        if changed:
+            before = configuration.flatten(old)
+            told = ", ".join(
+                f"{key} was {before.get(key)!r}, is {changed[key]!r}" for key in changed
+            )
+            raise UserError(
+                f"--workdir={self.path} holds another run: {told}. Name a new directory, or the "
+                "config it was started with"
+            )
+
+    def info(self) -> RunInfo:
+        """What run.json says; UserError if this is no run directory."""
+        if not self._info.is_file():
+            raise UserError(f"--workdir={self.path} holds no run (it has no run.json)")
+        try:
+            record = json.loads(self._info.read_text(encoding="utf-8"))
+            config = configuration.from_dict(record["config"])
+            return RunInfo(record["name"], record["overrides"], config, record["command"])
+        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            raise UserError(f"{self._info} cannot be read: {error!r}") from error
+
+    def _write_info(self, info: RunInfo) -> None:
+        record = dataclasses.asdict(info) | {"config": info.config.to_dict()}
+        write_text(self._info, json.dumps(record, indent=2, sort_keys=True) + "\n")
+
+    def set_vocabulary(self, tokenizer: Tokenizer) -> None:
+        """Puts the vocabulary into a new run; in an old one it must be the same."""
+        if not self.vocabulary.exists():
+            tokenizer.save_copy(self.vocabulary)
+        old = Tokenizer.load(self.vocabulary).hash
+        if old != tokenizer.hash:
+            raise UserError(
+                f"--workdir={self.path} was started with the vocabulary {old[:16]}, but the data "
+                f"now gives {tokenizer.hash[:16]}; name a new directory"
+            )
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """The complete lines of metrics.jsonl; a line cut off by a crash is left out."""
+        if not self.metrics.exists():
+            return []
+        records = []
+        for line in self.metrics.read_text(encoding="utf-8").splitlines():
+            try:
+                records.append(json.loads(line))
+            except json.JSONDecodeError:
+                break
+        return records
+
+
+class MetricsLog:
+    """Appends to metrics.jsonl and to TensorBoard's event file."""
+
+    def __init__(self, run: RunDir, step: int):
+        """Opens the log of a run that goes on after `step`: what was logged later is dropped.
+
+        Without that, a run killed between a checkpoint and its next one would log steps twice.
+        """
+        from tensorboardX import SummaryWriter
+
+        kept = [record for record in run.read_metrics() if record["step"] <= step]
+        write_text(run.metrics, "".join(json.dumps(record) + "\n" for record in kept))
+        self._file = run.metrics.open("a", encoding="utf-8")
+        self._events = SummaryWriter(str(run.path), purge_step=step + 1, write_to_disk=True)
+
+    def write(self, step: int, values: Mapping[str, float], **timing: float) -> None:
+        """Logs values of `step`; `timing` differs between runs, the values do not."""
+        for name, value in values.items():
+            if math.isfinite(value):
+                self._events.add_scalar(name, value, step)
+        record = {"step": step, **values, "timing": timing}
+        self._file.write(json.dumps(record) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Writes out what is buffered."""
+        self._file.close()
+        self._events.close()
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replaces a file in one step, so that a crash leaves the old or the new one."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(path)

@@ -1,0 +1,114 @@
+"""The device mesh and where each array lives on it.
+
+Parameters carry logical axis names (`nnx.Param(..., axes=("embed", "heads", None))`); the rules of
+the config map those to the axes of the mesh, (data, fsdp, tensor). Partitioning is left to the
+compiler (axis type Auto): "pjit" is today's `jax.jit` with a `NamedSharding`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+from flax import nnx
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from synth.errors import UserError
+
+MESH_AXES = ("data", "fsdp", "tensor")
+BATCH_AXES = ("data", "fsdp")
+
+
+def make_mesh(*, data: int, fsdp: int, tensor: int) -> Mesh:
+    """A mesh over all devices.
+
+    Args:
+      data: devices that each hold another part of the batch; -1 means all that are left.
+      fsdp: as `data`, and parameters are split over them, too.
+      tensor: devices that split heads, feed-forward and vocabulary.
+
+    Raises:
+      UserError: if the product is not the number of devices.
+    """
+    count = jax.device_count()
+    if min(fsdp, tensor) < 1 or (data < 1 and data != -1):
+        raise UserError(
+            f"mesh sizes must be at least 1 (data may be -1); got {data=}, {fsdp=}, {tensor=}"
+        )
+    if data == -1:
+        data = max(count // (fsdp * tensor), 1)
+    if data * fsdp * tensor != count:
+        raise UserError(
+            f"mesh {data=} x {fsdp=} x {tensor=} needs {data * fsdp * tensor} devices, but there "
+            f"are {count}; set sharding.mesh.data=-1 to take all"
+        )
+    return jax.make_mesh((data, fsdp, tensor), MESH_AXES, axis_types=(AxisType.Auto,) * 3)
+
+
+def batch_sharding(mesh: Mesh) -> NamedSharding:
+    """Batches are split along their first axis."""
+    return NamedSharding(mesh, PartitionSpec(BATCH_AXES))
+
+
+def replicated(mesh: Mesh) -> NamedSharding:
+    """The same on every device."""
+    return NamedSharding(mesh, PartitionSpec())
+
+
+def state_shardings(state: Any, mesh: Mesh, rules: Mapping[str, str]) -> Any:
+    """A tree like `state` with a NamedSharding at every array.
+
+    Args:
+      state: a tree of NNX variables and arrays (parameters, optimizer moments); arrays that are no
+        variable, and variables without axes, are replicated.
+      mesh: the mesh.
+      rules: logical axis -> mesh axis, '' for none.
+
+    Raises:
+      UserError: if a rule names an unknown mesh axis or an axis size is not divisible.
+    """
+    for logical, axis in rules.items():
+        if axis and axis not in MESH_AXES:
+            raise UserError(
+                f"sharding.rules.{logical}={axis!r} is no mesh axis; known: {', '.join(MESH_AXES)}"
+            )
+
+    def place(variable):
+        if not isinstance(variable, nnx.Variable):
+            return replicated(mesh)
+        axes = variable.get_metadata().get("axes") or ()
+        spec = [rules.get(axis, "") or None if axis else None for axis in axes]
+        _check_divisible(variable.shape, axes, spec, mesh)
+        return variable.replace(NamedSharding(mesh, PartitionSpec(*spec)))
+
+    return jax.tree.map(place, state, is_leaf=lambda x: isinstance(x, nnx.Variable))
+
+
+def _check_divisible(shape, axes, spec, mesh: Mesh) -> None:
+    for size, logical, axis in zip(shape, axes, spec, strict=False):
+        if axis and size % mesh.shape[axis]:
+            raise UserError(
+                f"the {logical!r} axis of size {size} cannot be split over {mesh.shape[axis]} "
+                f"devices of mesh axis {axis!r}; choose a divisor, or sharding.rules.{logical}=''"
+            )
+
+
+def check_batch(batch_multiple: int, accumulate_steps: int, mesh: Mesh) -> None:
+    """Raises UserError unless every batch splits evenly over microbatches and devices."""
+    shards = mesh.shape["data"] * mesh.shape["fsdp"]
+    if batch_multiple % (shards * accumulate_steps):
+        raise UserError(
+            f"data.batch_multiple={batch_multiple} must be a multiple of mesh data x fsdp "
+            f"({shards}) x train.accumulate_steps ({accumulate_steps}); try "
+            f"data.batch_multiple={shards * accumulate_steps}"
+        )
+
+
+def to_devices(batch: Mapping[str, np.ndarray], mesh: Mesh) -> dict[str, jax.Array]:
+    """This process's rows of a global batch -> global arrays split over the mesh."""
+    sharding = batch_sharding(mesh)
+    return {
+        name: jax.make_array_from_process_local_data(sharding, rows) for name, rows in batch.items()
+    }

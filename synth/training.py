@@ -1,0 +1,247 @@
+"""The training run: from a config and a directory to a trained, resumable, logged model."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import grain
+import jax
+import numpy as np
+from ml_collections import ConfigDict
+
+from data import pipelines, report, sources
+from synth import sharding
+from synth.checkpoints import Checkpoints
+from synth.errors import UserError
+from synth.experiment import Experiment, TrainState, make_experiment, pipeline_settings
+from synth.progress import Progress, say
+from synth.rundir import MetricsLog, RunDir, RunInfo
+from synth.steps import make_nll_step, make_train_step
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """How a call of `train` ended: the step it reached, and the signal that stopped it, if any."""
+
+    step: int
+    stopped_by: int | None
+
+
+def train(info: RunInfo, run: RunDir) -> Outcome:
+    """Trains, or goes on training, the run in `run` until `train.num_steps` updates are done.
+
+    A run that was stopped, by a signal or a crash, goes on from its last checkpoint and ends with
+    the same parameters and the same logged figures as one that never stopped.
+
+    Raises:
+      UserError, data.DataError: for whatever the user can mend; checkpoints are kept.
+    """
+    config = info.config
+    check_train(config)
+    experiment = make_experiment(config)
+    run.begin(info)
+    run.set_vocabulary(experiment.tokenizer)
+    checkpoints = Checkpoints(run.checkpoints, keep=config.train.keep_checkpoints)
+    try:
+        return _Trainer(experiment, run, checkpoints).run()
+    finally:
+        checkpoints.close()
+
+
+def check_train(config: ConfigDict) -> None:
+    """Raises UserError unless the numbers of the train section go together."""
+    train = config.train
+    for key in (
+        "num_steps",
+        "accumulate_steps",
+        "log_every",
+        "eval_every",
+        "checkpoint_every",
+        "keep_checkpoints",
+    ):
+        if train[key] < 1:
+            raise UserError(f"train.{key}={train[key]} must be at least 1")
+    if not 0.0 <= train.label_smoothing < 1.0:
+        raise UserError(f"train.label_smoothing={train.label_smoothing} must be in [0, 1)")
+    if train.eval_every % train.checkpoint_every:
+        raise UserError(
+            f"train.eval_every={train.eval_every} must be a multiple of train.checkpoint_every="
+            f"{train.checkpoint_every}, so that the best evaluated step has a checkpoint"
+        )
+
+
+class _Trainer:
+    """State and collaborators of one training loop."""
+
+    def __init__(self, experiment: Experiment, run: RunDir, checkpoints: Checkpoints):
+        self.experiment = experiment
+        self.settings = experiment.config.train
+        self.checkpoints = checkpoints
+        self.iterator = iter(train_batches(experiment))
+        self.state = self._restore_or_init(checkpoints.latest())
+        self.step = int(self.state.step)
+        self.log = MetricsLog(run, self.step) if jax.process_index() == 0 else None
+        self.validation = Validation(experiment)
+
+    def run(self) -> Outcome:
+        """The loop. The device is ahead of it: nothing is fetched but on logging steps."""
+        last = self.settings.num_steps
+        if self.step >= last:
+            say(f"already trained: step {self.step} of {last}")
+            return Outcome(self.step, None)
+        train_step = make_train_step(self.experiment)
+        progress = Progress(self.step, last)
+        with stop_signals() as signals:
+            while self.step < last and not signals:
+                batch = sharding.to_devices(next(self.iterator), self.experiment.mesh)
+                with jax.profiler.StepTraceAnnotation("train", step_num=self.step):
+                    self.state = train_step(self.state, batch)
+                self.step += 1
+                if self._due("log_every"):
+                    self._log(progress)
+                if self._due("eval_every") or self._due("checkpoint_every"):
+                    with progress.paused():
+                        self._evaluate_and_save()
+            if signals:
+                say(f"stopping after step {self.step} on {signal.Signals(signals[0]).name}")
+                self._save(loss=None)
+        self.checkpoints.wait()
+        if self.log:
+            self.log.close()
+        return Outcome(self.step, signals[0] if signals else None)
+
+    def _due(self, key: str) -> bool:
+        return self.step % self.settings[key] == 0 or self.step == self.settings.num_steps
+
+    def _restore_or_init(self, step: int | None) -> TrainState:
+        if step is None:
+            return self.experiment.init_state()
+        restored = self.checkpoints.restore(step, self.experiment.abstract_state())
+        if restored.meta["vocabulary"] != self.experiment.tokenizer.hash:
+            raise UserError(
+                f"checkpoint {step} was trained with the vocabulary "
+                f"{restored.meta['vocabulary'][:16]}, the run has "
+                f"{self.experiment.tokenizer.hash[:16]}"
+            )
+        self.iterator.set_state(restored.data)
+        say(f"going on from the checkpoint of step {step}")
+        return restored.state
+
+    def _log(self, progress: Progress) -> None:
+        sums = self._finite_sums()
+        values = {
+            "train/loss": sums["loss"] / sums["tokens"],
+            "train/grad_norm": sums["grad_norm"] / sums["steps"],
+            "train/learning_rate": float(self.experiment.schedule(self.step - 1)),
+            "train/tokens": sums["tokens"],
+        }
+        rate = progress.report(self.step, values["train/loss"], sums["tokens"], sums["steps"])
+        if self.log:
+            self.log.write(self.step, values, tokens_per_second=rate, seconds=progress.seconds)
+
+    def _finite_sums(self) -> dict[str, float]:
+        """The totals since the last logging step, after checking that all is finite."""
+        sums = {name: float(value) for name, value in jax.device_get(self.state.sums).items()}
+        if bad := int(sums["first_bad_step"]):
+            self.checkpoints.wait()
+            kept = self.checkpoints.latest()
+            raise UserError(
+                f"loss or gradient is not finite at step {bad}; "
+                f"{f'the checkpoint of step {kept} is kept' if kept else 'nothing was saved yet'}. "
+                "Lower optimizer.learning_rate or raise optimizer.warmup_steps, in a new directory"
+            )
+        return sums
+
+    def _evaluate_and_save(self) -> None:
+        self._finite_sums()
+        loss = None
+        if self._due("eval_every"):
+            values = self.validation(self.state)
+            loss = values["validation/loss"]
+            say(
+                f"step {self.step}: validation loss {loss:.4f}, perplexity per token "
+                f"{values['validation/perplexity']:.2f}"
+            )
+            if self.log:
+                self.log.write(self.step, values)
+        self._save(loss)
+
+    def _save(self, loss: float | None) -> None:
+        self._finite_sums()
+        meta = {
+            "vocabulary": self.experiment.tokenizer.hash,
+            "process_count": jax.process_count(),
+            "config": self.experiment.config.to_dict(),
+        }
+        data = self.iterator.get_state()
+        self.checkpoints.save(self.step, self.state, data, meta, loss)
+
+
+class Validation:
+    """Loss and perplexity per token over the whole validation split."""
+
+    def __init__(self, experiment: Experiment):
+        split = open_split(experiment, "validation")
+        self._experiment = experiment
+        self._step = make_nll_step(experiment)
+        self._batches = pipelines.eval_batches(
+            split,
+            experiment.tokenizer,
+            batch_tokens=experiment.config.data.batch_tokens,
+            **pipeline_settings(experiment),
+        )
+
+    def __call__(self, state: TrainState) -> dict[str, float]:
+        """Token-weighted over every example; what is longer than max_length counts cut."""
+        nll, tokens = [], 0
+        for batch in self._batches:
+            arrays = sharding.to_devices(batch, self._experiment.mesh)
+            nll.append(self._step(state.params, state.fixed, arrays).sum())
+            tokens += (arrays["targets"] > 0).sum()
+        loss = math.fsum(map(float, nll)) / float(tokens)
+        return {"validation/loss": loss, "validation/perplexity": math.exp(min(loss, 700.0))}
+
+
+def open_split(experiment: Experiment, split: str) -> sources.TextSplit:
+    """The text of one split of the run's data set."""
+    return sources.open_split(experiment.dataset, split, data_dir=experiment.config.data.data_dir)
+
+
+def train_batches(experiment: Experiment) -> grain.IterDataset[dict[str, np.ndarray]]:
+    """The run's endless training batches; says how full they are."""
+    data = experiment.config.data
+    split = open_split(experiment, "train")
+    settings = pipeline_settings(experiment) | dict(
+        batch_tokens=data.batch_tokens, window=data.window, seed=experiment.config.seed
+    )
+    process = {key: settings.pop(key) for key in ("process_index", "process_count")}
+    windows = pipelines.plan_windows(split, experiment.tokenizer, **settings)
+    say(f"{experiment.dataset.name}: {report.fill_report(windows)}")
+    return pipelines.train_batches(split, experiment.tokenizer, **settings, **process)
+
+
+@contextlib.contextmanager
+def stop_signals() -> Iterator[list[int]]:
+    """Collects SIGINT and SIGTERM, so that the step in progress ends and is saved.
+
+    A second signal is not waited for: it does what it does without us.
+    """
+    received: list[int] = []
+    before: dict[int, Any] = {}
+
+    def note(number, frame):
+        received.append(number)
+        signal.signal(number, before[number])
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        before[number] = signal.signal(number, note)
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,346 @@
+"""Encoder-decoder and decoder-only Transformers from one block, with T2T's transformer_base wiring.
+
+Pre-norm (T2T's "n" before and "da" after each sub-layer), a last norm on each stack, sinusoid
+positions, one embedding for inputs, targets and the softmax, dropout on the embeddings, the
+residuals, the attention weights and the feed-forward's hidden units. Dimension key: see
+`synth.attention`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from synth.attention import CrossAttention, SelfAttention
+from synth.attention.scores import glorot
+from synth.attention.terms import Mask, causal_LM
+from synth.dropout import dropout
+
+PAD_ID = 0  # padding; also what the decoder reads before the first target, as in T2T
+
+
+class FeedForward(nnx.Module):
+    """relu(x W1 + b1) W2 + b2, dropout on the hidden units."""
+
+    def __init__(self, *, model_dim, ff_dim, dropout_rate, dtype, rngs: nnx.Rngs):
+        init = glorot()
+        self.in_DF = nnx.Param(init(rngs.params(), (model_dim, ff_dim)), axes=("embed", "mlp"))
+        self.in_F = nnx.Param(jnp.zeros(ff_dim), axes=("mlp",))
+        self.out_FD = nnx.Param(init(rngs.params(), (ff_dim, model_dim)), axes=("mlp", "embed"))
+        self.out_D = nnx.Param(jnp.zeros(model_dim), axes=(None,))
+        self.dropout_rate = dropout_rate
+        self.dtype = dtype
+
+    def __call__(self, x_BLD: jax.Array, dropout_key=None) -> jax.Array:
+        hidden_BLF = x_BLD @ self.in_DF[...].astype(self.dtype) + self.in_F[...].astype(self.dtype)
+        hidden_BLF = dropout(nnx.relu(hidden_BLF), self.dropout_rate, dropout_key)
+        return hidden_BLF @ self.out_FD[...].astype(self.dtype) + self.out_D[...].astype(self.dtype)
+
+
+class Norm(nnx.Module):
+    """Layer normalisation over D in float32, with scale and bias."""
+
+    def __init__(self, model_dim: int, dtype):
+        self.scale_D = nnx.Param(jnp.ones(model_dim), axes=(None,))
+        self.bias_D = nnx.Param(jnp.zeros(model_dim), axes=(None,))
+        self.dtype = dtype
+
+    def __call__(self, x_BLD: jax.Array) -> jax.Array:
+        x32 = x_BLD.astype(jnp.float32)
+        centred = x32 - jnp.mean(x32, axis=-1, keepdims=True)
+        variance = jnp.mean(jnp.square(centred), axis=-1, keepdims=True)
+        y = centred * jax.lax.rsqrt(variance + 1e-6) * self.scale_D[...] + self.bias_D[...]
+        return y.astype(self.dtype)
+
+
+class Embedding(nnx.Module):
+    """Token embeddings, held once: read at the input and, transposed, as the output softmax."""
+
+    def __init__(self, *, vocab_size, model_dim, dtype, rngs: nnx.Rngs):
+        table_VD = jax.random.normal(rngs.params(), (vocab_size, model_dim)) * model_dim**-0.5
+        self.table_VD = nnx.Param(table_VD, axes=("vocab", "embed"))
+        self.dtype = dtype
+
+    def __call__(self, tokens_BL: jax.Array, positions_BL: jax.Array) -> jax.Array:
+        """x_BLD: embeddings times sqrt(D), 0 for padding, plus the sinusoids of the positions."""
+        model_dim = self.table_VD.shape[1]
+        x_BLD = jnp.take(self.table_VD[...], tokens_BL, axis=0) * math.sqrt(model_dim)
+        x_BLD = jnp.where((tokens_BL != PAD_ID)[..., None], x_BLD, 0.0)
+        return (x_BLD + sinusoids(positions_BL, model_dim)).astype(self.dtype)
+
+    def logits(self, x_BLD: jax.Array) -> jax.Array:
+        """logits_BLV in float32."""
+        return jnp.einsum(
+            "bld,vd->blv",
+            x_BLD,
+            self.table_VD[...].astype(self.dtype),
+            preferred_element_type=jnp.float32,
+        )
+
+
+def sinusoids(positions_BL: jax.Array, model_dim: int) -> jax.Array:
+    """Timing signal of T2T, float32 [B, L, D]: sines, then cosines, wavelengths 2 pi to 2e4 pi."""
+    half = model_dim // 2
+    rates = jnp.exp(-math.log(1e4) / max(half - 1, 1) * jnp.arange(half))
+    angles = positions_BL[..., None].astype(jnp.float32) * rates
+    signal = jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], axis=-1)
+    return jnp.pad(signal, [(0, 0)] * (signal.ndim - 1) + [(0, model_dim - 2 * half)])
+
+
+class Block(nnx.Module):
+    """One layer: self-attention, cross-attention in a decoder of two stacks, feed-forward."""
+
+    def __init__(
+        self,
+        *,
+        model_dim: int,
+        num_heads: int,
+        head_dim: int,
+        ff_dim: int,
+        max_length: int,
+        cross: bool,
+        attention: dict[str, Any],
+        residual_dropout: float,
+        attention_dropout: float,
+        relu_dropout: float,
+        dtype: Any,
+        rngs: nnx.Rngs,
+    ):
+        sizes = dict(model_dim=model_dim, num_heads=num_heads, head_dim=head_dim)
+        heads = dict(**sizes, dropout_rate=attention_dropout, dtype=dtype, rngs=rngs)
+        self.self_norm = Norm(model_dim, dtype)
+        self.self_attention = SelfAttention(**heads, max_length=max_length, **attention)
+        self.cross_norm = Norm(model_dim, dtype) if cross else None
+        self.cross_attention = CrossAttention(**heads) if cross else None
+        self.ff_norm = Norm(model_dim, dtype)
+        self.feed_forward = FeedForward(
+            model_dim=model_dim, ff_dim=ff_dim, dropout_rate=relu_dropout, dtype=dtype, rngs=rngs
+        )
+        self.residual_dropout = residual_dropout
+
+    def __call__(
+        self, x_BLD, mask: Mask, *, positions_BL=None, memory=None, memory_valid=None, key=None
+    ) -> jax.Array:
+        keys = [None] * 6 if key is None else list(jax.random.split(key, 6))
+        y_BLD = self.self_attention(self.self_norm(x_BLD), mask, positions_BL, keys[0])
+        x_BLD = x_BLD + dropout(y_BLD, self.residual_dropout, keys[1])
+        if self.cross_attention is not None:
+            y_BLD = self.cross_attention(self.cross_norm(x_BLD), memory, memory_valid, keys[2])
+            x_BLD = x_BLD + dropout(y_BLD, self.residual_dropout, keys[3])
+        y_BLD = self.feed_forward(self.ff_norm(x_BLD), keys[4])
+        return x_BLD + dropout(y_BLD, self.residual_dropout, keys[5])
+
+    def step(self, x_B1D, index, cache, *, memory=None, memory_valid=None):
+        """One decoding step; returns the output and the new cache of the self-attention."""
+        y_B1D, cache = self.self_attention.step(self.self_norm(x_B1D), index, cache)
+        x_B1D = x_B1D + y_B1D
+        if self.cross_attention is not None:
+            x_B1D = x_B1D + self.cross_attention(self.cross_norm(x_B1D), memory, memory_valid)
+        return x_B1D + self.feed_forward(self.ff_norm(x_B1D)), cache
+
+
+class Stack(nnx.Module):
+    """`num_layers` blocks and a last norm."""
+
+    def __init__(self, num_layers: int, *, residual_dropout: float, dtype, rngs, **block: Any):
+        settings = dict(residual_dropout=residual_dropout, dtype=dtype, rngs=rngs, **block)
+        self.blocks = nnx.List([Block(**settings) for _ in range(num_layers)])
+        self.norm = Norm(block["model_dim"], dtype)
+        self.residual_dropout = residual_dropout
+
+    def memories(self, encoded_BMD) -> list:
+        """Keys and values of the encoder's output for each block's cross-attention."""
+        return [block.cross_attention.memory(encoded_BMD) for block in self.blocks]
+
+    def __call__(self, x_BLD, mask: Mask, *, memories=None, key=None, **shared) -> jax.Array:
+        count = len(self.blocks)
+        memories = [None] * count if memories is None else memories
+        keys = [None] * (count + 1) if key is None else list(jax.random.split(key, count + 1))
+        x_BLD = dropout(x_BLD, self.residual_dropout, keys[-1])
+        for block, memory, block_key in zip(self.blocks, memories, keys[:-1], strict=True):
+            x_BLD = block(x_BLD, mask, memory=memory, key=block_key, **shared)
+        return self.norm(x_BLD)
+
+    def init_cache(self, batch: int, length: int) -> list:
+        """Empty caches of all blocks."""
+        return [block.self_attention.init_cache(batch, length) for block in self.blocks]
+
+    def step(self, x_B1D, index, caches, *, memories=None, memory_valid=None):
+        """One decoding step through all blocks."""
+        memories = [None] * len(self.blocks) if memories is None else memories
+        new_caches = []
+        for block, cache, memory in zip(self.blocks, caches, memories, strict=True):
+            x_B1D, cache = block.step(x_B1D, index, cache, memory=memory, memory_valid=memory_valid)
+            new_caches.append(cache)
+        return self.norm(x_B1D), new_caches
+
+
+class EncoderDecoder(nnx.Module):
+    """Translation: an encoder and a decoder of `num_layers` blocks each.
+
+    Self-attention is synthesized in both; cross-attention stays dot-product (paper, section 4).
+    Args: as `make_model`.
+    """
+
+    def __init__(self, *, vocab_size: int, num_layers: int, rngs: nnx.Rngs, **block: Any):
+        self.embedding = Embedding(
+            vocab_size=vocab_size, model_dim=block["model_dim"], dtype=block["dtype"], rngs=rngs
+        )
+        self.encoder = Stack(num_layers, cross=False, rngs=rngs, **block)
+        self.decoder = Stack(num_layers, cross=True, rngs=rngs, **block)
+
+    def encode(self, inputs_BM: jax.Array, key=None) -> jax.Array:
+        """encoded_BMD of int tokens; 0 is padding and is seen by nobody."""
+        x_BMD = self.embedding(inputs_BM, jnp.arange(inputs_BM.shape[1])[None])
+        return self.encoder(x_BMD, Mask(valid_BM=inputs_BM != PAD_ID), key=key)
+
+    def __call__(self, batch: dict[str, jax.Array], key: jax.Array | None = None) -> jax.Array:
+        """Teacher-forced logits_BLV (float32) of batch['targets'] given batch['inputs'].
+
+        Targets are padded on the right only, so that the causal mask alone hides the padding from
+        every real position. Without a key, dropout is off.
+        """
+        inputs_BM, targets_BL = batch["inputs"], batch["targets"]
+        encoder_key, decoder_key = (None, None) if key is None else jax.random.split(key)
+        encoded_BMD = self.encode(inputs_BM, encoder_key)
+        length = targets_BL.shape[1]
+        x_BLD = self.embedding(shift_right(targets_BL), jnp.arange(length)[None])
+        x_BLD = self.decoder(
+            x_BLD,
+            Mask(visible_LM=causal_LM(length)),
+            memories=self.decoder.memories(encoded_BMD),
+            memory_valid=inputs_BM != PAD_ID,
+            key=decoder_key,
+        )
+        return self.embedding.logits(x_BLD)
+
+    def start(self, inputs_BM: jax.Array, rows_per_example: int, length: int):
+        """What decoding needs: (memory, cache) for `rows_per_example` hypotheses per input.
+
+        Only the cache is per hypothesis; its arrays have leading axis B * rows_per_example.
+        """
+        memories = self.decoder.memories(self.encode(inputs_BM))
+        cache = self.decoder.init_cache(inputs_BM.shape[0] * rows_per_example, length)
+        return {"layers": memories, "valid": inputs_BM != PAD_ID}, cache
+
+    def step(self, tokens_B: jax.Array, index: jax.Array, memory, cache):
+        """logits_BV (float32) of the token at position `index` + 1, given the one before it."""
+        positions = jnp.reshape(index, (1, 1))
+        x_B1D = self.embedding(tokens_B[:, None], positions)
+        x_B1D, cache = self.decoder.step(
+            x_B1D, index, cache, memories=memory["layers"], memory_valid=memory["valid"]
+        )
+        return self.embedding.logits(x_B1D)[:, 0], cache
+
+
+class DecoderOnly(nnx.Module):
+    """Language model: a causal stack. Args: as `make_model`."""
+
+    def __init__(self, *, vocab_size: int, num_layers: int, rngs: nnx.Rngs, **block: Any):
+        self.embedding = Embedding(
+            vocab_size=vocab_size, model_dim=block["model_dim"], dtype=block["dtype"], rngs=rngs
+        )
+        self.decoder = Stack(num_layers, cross=False, rngs=rngs, **block)
+
+    def __call__(self, batch: dict[str, jax.Array], key: jax.Array | None = None) -> jax.Array:
+        """logits_BLV (float32) of batch['targets'], each given those before it.
+
+        Packed rows bring batch['segments'] (1, 2, ...; 0 is padding) and batch['positions'] (0, 1,
+        ... within a segment): a token sees its own segment only, and R is read at its place there.
+        """
+        targets_BL = batch["targets"]
+        length = targets_BL.shape[1]
+        segments_BL, positions_BL = batch.get("segments"), batch.get("positions")
+        tokens_BL = shift_right(targets_BL)
+        places_BL = jnp.arange(length)[None]
+        if positions_BL is not None:
+            tokens_BL = jnp.where(positions_BL == 0, PAD_ID, tokens_BL)
+            places_BL = positions_BL
+        x_BLD = self.decoder(
+            self.embedding(tokens_BL, places_BL),
+            Mask(visible_LM=causal_LM(length), segments_BL=segments_BL),
+            positions_BL=positions_BL,
+            key=key,
+        )
+        return self.embedding.logits(x_BLD)
+
+    def start(self, batch_size: int, length: int):
+        """(memory, cache) for decoding; a language model has no memory."""
+        return {}, self.decoder.init_cache(batch_size, length)
+
+    def step(self, tokens_B: jax.Array, index: jax.Array, memory, cache):
+        """logits_BV (float32) of the token at position `index` + 1, given the one before it."""
+        del memory
+        x_B1D = self.embedding(tokens_B[:, None], jnp.reshape(index, (1, 1)))
+        x_B1D, cache = self.decoder.step(x_B1D, index, cache)
+        return self.embedding.logits(x_B1D)[:, 0], cache
+
+
+MODELS = {"translation": EncoderDecoder, "language_model": DecoderOnly}
+
+
+def make_model(
+    kind: str,
+    *,
+    vocab_size: int,
+    num_layers: int,
+    model_dim: int,
+    num_heads: int,
+    head_dim: int,
+    ff_dim: int,
+    max_length: int,
+    attention: dict[str, Any],
+    residual_dropout: float,
+    attention_dropout: float,
+    relu_dropout: float,
+    dtype: str,
+    rngs: nnx.Rngs,
+) -> EncoderDecoder | DecoderOnly:
+    """The model of a task kind.
+
+    Args:
+      kind: 'translation' or 'language_model'.
+      vocab_size: V, including padding of the vocabulary if any.
+      num_layers: blocks per stack.
+      model_dim, num_heads, head_dim, ff_dim, max_length: D, H, K, F, N.
+      attention: variant, mix, rank, random_initializer, random_scale, fixed_random_scale
+        (`SelfAttention`).
+      residual_dropout, attention_dropout, relu_dropout: rates of T2T's three dropouts.
+      dtype: 'float32' or 'bfloat16', of the activations; parameters are float32.
+      rngs: a stream `params`.
+
+    Raises:
+      ValueError: for a value that no model has.
+    """
+    if dtype not in ("float32", "bfloat16"):
+        raise ValueError(f"unknown dtype {dtype!r}; known: float32, bfloat16")
+    sizes = dict(
+        vocab_size=vocab_size,
+        num_layers=num_layers,
+        model_dim=model_dim,
+        num_heads=num_heads,
+        head_dim=head_dim,
+        ff_dim=ff_dim,
+        max_length=max_length,
+    )
+    for name, value in sizes.items():
+        if value < 1:
+            raise ValueError(f"{name}={value} must be at least 1")
+    rates = dict(
+        residual_dropout=residual_dropout,
+        attention_dropout=attention_dropout,
+        relu_dropout=relu_dropout,
+    )
+    for name, value in rates.items():
+        if not 0.0 <= value < 1.0:
+            raise ValueError(f"{name}={value} must be at least 0 and below 1")
+    return MODELS[kind](**sizes, **rates, attention=attention, dtype=jnp.dtype(dtype), rngs=rngs)
+
+
+def shift_right(targets_BL: jax.Array) -> jax.Array:
+    """What the decoder reads: a start token (0), then all targets but the last."""
+    return jnp.pad(targets_BL, ((0, 0), (1, 0)))[:, :-1]

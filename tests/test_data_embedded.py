@@ -1,0 +1,133 @@
+"""The committed text as TFDS sets: prepared once, never half, never from other text."""
+
+import gzip
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from data import embedded
+from data.errors import DataError
+from data.pipelines import eval_batches, plan_windows
+from data.report import fill_report
+from data.sources import open_split
+from data.tasks import get_task
+from data.tokenizer import load_or_train
+
+WEB_LM, LM1B = get_task("lm1b").datasets
+
+
+def write_corpus(folder, lines_of):
+    folder.mkdir(exist_ok=True)
+    for split, lines in lines_of.items():
+        with gzip.open(folder / f"web_lm.{split}.jsonl.gz", "wt", encoding="utf-8") as file:
+            file.writelines(json.dumps({"text": line, "doc": "d"}) + "\n" for line in lines)
+
+
+@pytest.fixture
+def corpus(tmp_path, monkeypatch):
+    monkeypatch.setattr(embedded, "CORPORA", tmp_path / "corpora")
+    lines_of = {"train": ["one", "tw\u00f6", "three"], "validation": ["four"], "test": ["five"]}
+    write_corpus(tmp_path / "corpora", lines_of)
+    return lines_of
+
+
+def texts(split, data_dir):
+    rows = open_split(WEB_LM, split, data_dir=data_dir)
+    return [row["targets"] for row in rows.__getitems__(range(len(rows)))]
+
+
+def test_lines_keep_their_order_and_the_second_call_prepares_nothing(corpus, tmp_path, capfd):
+    for split, lines in corpus.items():
+        assert texts(split, tmp_path / "data") == lines
+    said = capfd.readouterr()
+    assert said.err.count("preparing the embedded text web_lm") == 1
+    assert said.out == ""
+    assert [path.name for path in (tmp_path / "data").iterdir()] == ["embedded_text"]
+
+
+def test_other_text_is_prepared_again(corpus, tmp_path):
+    before = open_split(WEB_LM, "train", data_dir=tmp_path / "data")
+    write_corpus(tmp_path / "corpora", {"train": ["one", "two", "four"]})
+    assert texts("train", tmp_path / "data") == ["one", "two", "four"]
+    after = open_split(WEB_LM, "train", data_dir=tmp_path / "data")
+    assert before.identity != after.identity
+
+
+def test_a_killed_preparation_leaves_nothing_that_is_read(corpus, tmp_path, monkeypatch):
+    def killed(corpus, folder):
+        (tmp_path / "data" / "preparing.left").mkdir()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(embedded, "_write", killed)
+        embedded.prepare("web_lm", data_dir=tmp_path / "data")
+    assert texts("train", tmp_path / "data") == corpus["train"]
+
+
+def test_two_preparations_at_once_both_succeed(corpus, tmp_path, monkeypatch):
+    write, data_dir = embedded._write, tmp_path / "data"
+
+    def overtaken(corpus, folder):
+        monkeypatch.setattr(embedded, "_write", write)
+        embedded.prepare(corpus, data_dir=data_dir)  # the other process is faster
+        write(corpus, folder)
+
+    monkeypatch.setattr(embedded, "_write", overtaken)
+    embedded.prepare("web_lm", data_dir=data_dir)
+    assert texts("train", data_dir) == corpus["train"]
+
+
+def test_missing_files_are_named(corpus, tmp_path):
+    (tmp_path / "corpora" / "web_lm.test.jsonl.gz").unlink()
+    with pytest.raises(DataError, match=r"lacks .*web_lm\.test\.jsonl\.gz"):
+        embedded.prepare("web_lm", data_dir=tmp_path)
+    with pytest.raises(DataError, match="there are: docs_ende"):
+        embedded.prepare("docs", data_dir=tmp_path)
+
+
+def test_the_committed_text_becomes_full_batches(tmp_path):
+    task = get_task("wmt_ende")
+    dataset = task.dataset("docs_ende")
+    train = open_split(dataset, "train", data_dir=tmp_path)
+    tokenizer = load_or_train(task, dataset, vocab_size=4000, data_dir=tmp_path)
+    assert len(train) == 32_667 and tokenizer.vocab_size == 4000
+    assert load_or_train(task, dataset, vocab_size=4000, data_dir=tmp_path).hash == tokenizer.hash
+    shapes: dict[str, Any] = dict(
+        max_length=96, batch_tokens=2048, bucket_lengths=(16, 24, 36, 52, 96)
+    )
+    windows = plan_windows(
+        train, tokenizer, kind="translation", batch_multiple=8, window=4096, seed=0, **shapes
+    )
+    report = fill_report(windows)
+    assert report.fill["inputs"] > 0.6 and report.fill["targets"] > 0.7, report
+    assert report.too_long < 0.01 * report.examples and report.empty == 0, report
+    test = open_split(dataset, "test", data_dir=tmp_path)
+    batches = eval_batches(test, tokenizer, kind="translation", batch_multiple=8, **shapes)
+    assert sum(int((batch["index"] >= 0).sum()) for batch in batches) == len(test) == 1543
+
+
+def as_real_set(data_dir, file_format):
+    """Places the tiny corpus where a prepared lm1b would be."""
+    target = data_dir / "lm1b" / "1.1.0"
+    target.parent.mkdir(parents=True)
+    embedded.prepare("web_lm", data_dir=data_dir).rename(target)
+    info = target / "dataset_info.json"
+    text = info.read_text()
+    assert '"fileFormat": "array_record"' in text
+    info.write_text(text.replace('"array_record"', f'"{file_format}"'))
+
+
+def test_a_prepared_real_set_is_read_through_sub_splits(corpus, tmp_path):
+    as_real_set(tmp_path / "data", "array_record")
+    lm1b = replace(LM1B, split_of={"train": "train[1:3]", "test": "train[:1]"})
+    train, test = (open_split(lm1b, split, data_dir=tmp_path / "data") for split in lm1b.split_of)
+    assert train.__getitems__([1, 0]) == [{"targets": "three"}, {"targets": "tw\u00f6"}]
+    assert len(test) == 1 and train.identity != test.identity
+
+
+def test_a_real_set_in_another_format_is_refused(corpus, tmp_path):
+    as_real_set(tmp_path / "data", "tfrecord")
+    with pytest.raises(DataError, match=r"stored as tfrecord.*download_and_prepare"):
+        open_split(LM1B, "train", data_dir=tmp_path / "data")

@@ -1,0 +1,290 @@
+"""Batches: a function of seed and data alone, every example once, position exact to the batch."""
+
+import itertools
+import json
+import random
+from typing import Any
+
+import grain
+import numpy as np
+import pytest
+from etils import epath
+
+from data import pipelines
+from data.errors import DataError
+from data.report import fill_report
+from data.sources import TextSplit
+from data.tasks import Kind
+from data.tokenizer import EOS_ID, train_tokenizer
+
+EXAMPLES = 203
+SHAPES: dict[str, Any] = dict(
+    max_length=32, batch_tokens=256, bucket_lengths=(8, 16, 32), batch_multiple=8
+)
+WORDS = ["file", "menu", "open", "close", "the", "a", "of", "window", "print", "page"]
+
+
+def make_lines(language, count=EXAMPLES):
+    rng = random.Random(language)
+    return [f"{language}{n} " + " ".join(rng.choices(WORDS, k=(n % 5) ** 2)) for n in range(count)]
+
+
+EN, DE = make_lines("en"), make_lines("de")
+
+
+def split_of(kind, pairs):
+    """Pairs of English and German lines; a language model sees the German ones."""
+    rows = [{"en": en, "de": de} for en, de in pairs]
+    source = "en" if kind == "translation" else None
+    return TextSplit(rows, input_feature=source, target_feature="de", identity="list")
+
+
+SPLIT_OF = {
+    kind: split_of(kind, list(zip(EN, DE, strict=True)))
+    for kind in ("translation", "language_model")
+}
+KINDS = list(SPLIT_OF)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    return train_tokenizer(EN + DE, tmp_path_factory.mktemp("v") / "v.model", vocab_size=400)
+
+
+@pytest.fixture
+def train(tokenizer):
+    """`train_batches` on the small text, with settings of one's own."""
+
+    def make(kind, **changes):
+        settings = {**SHAPES, "window": 70, "seed": 3, **changes}
+        split = settings.pop("split", SPLIT_OF[kind])
+        return pipelines.train_batches(split, tokenizer, kind=kind, **settings)
+
+    return make
+
+
+@pytest.fixture
+def epoch_batches(tokenizer):
+    """How many batches the first epochs have."""
+
+    def count(kind, epochs=1, **changes):
+        settings = {**SHAPES, "window": 70, "seed": 3, **changes}
+        split = settings.pop("split", SPLIT_OF[kind])
+        windows = pipelines.plan_windows(split, tokenizer, kind=kind, **settings)
+        numbers = range(epochs * len(windows))
+        return sum(len(window.batches) for n in numbers if (window := windows[n]))
+
+    return count
+
+
+def take(dataset, count):
+    return list(itertools.islice(dataset, count))
+
+
+def lines_of(batches, tokenizer, key="targets"):
+    """The text of all rows, or of all lines of packed rows, in order."""
+    ids = []
+    for batch in batches:
+        segments_BL = batch.get("segments", (batch[key] != 0).astype(np.int32))
+        for row_L, segments_L in zip(batch[key], segments_BL, strict=True):
+            ids += [row_L[segments_L == s] for s in range(1, segments_L.max() + 1)]
+    assert all(line[-1] == EOS_ID and 0 not in line for line in ids)
+    return tokenizer.decode(ids)
+
+
+def assert_same(batches, others):
+    for batch, other in zip(batches, others, strict=True):
+        assert batch.keys() == other.keys()
+        for key, array in batch.items():
+            np.testing.assert_array_equal(array, other[key])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("window", [1000, 70, 17])
+def test_an_epoch_holds_every_example_once(train, epoch_batches, tokenizer, kind, window):
+    first = epoch_batches(kind, window=window)
+    both = epoch_batches(kind, window=window, epochs=2)
+    batches = take(train(kind, window=window), both)
+    one, two = (lines_of(part, tokenizer) for part in (batches[:first], batches[first:]))
+    assert sorted(one) == sorted(two) == sorted(DE)
+    assert one != two  # every epoch has its own order
+
+
+def test_pairs_stay_pairs(train, epoch_batches, tokenizer):
+    batches = take(train("translation"), epoch_batches("translation"))
+    pairs = zip(lines_of(batches, tokenizer, "inputs"), lines_of(batches, tokenizer), strict=True)
+    assert sorted(pairs) == sorted(zip(EN, DE, strict=True))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_shapes_are_few_and_as_declared(train, epoch_batches, kind):
+    batches = take(train(kind, window=1000), epoch_batches(kind, window=1000))
+    shapes = {array.shape for batch in batches for array in batch.values()}
+    assert shapes == ({(32, 8), (16, 16), (8, 32)} if kind == "translation" else {(8, 32)})
+    assert all(array.dtype == np.int32 for batch in batches for array in batch.values())
+
+
+def test_rows_are_no_longer_than_their_bucket_needs(train, epoch_batches):
+    """Only what moved up to fill a batch, and the last batch of a window, may be shorter."""
+    batches = take(train("translation", window=1000), epoch_batches("translation", window=1000))
+    for batch in batches:
+        lengths_B = np.maximum(*((batch[key] != 0).sum(1) for key in ("inputs", "targets")))
+        least = {8: 2, 16: 9, 32: 17}[batch["targets"].shape[1]]
+        shorter = int((lengths_B[lengths_B > 0] < least).sum())
+        assert shorter < {8: 1, 16: 32, 32: 16}[batch["targets"].shape[1]]
+        assert (lengths_B[:shorter] < least).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("count", [1, 2, 4, 8])
+def test_processes_share_each_global_batch(train, kind, count):
+    whole = take(train(kind), 20)
+    parts = [
+        take(train(kind, process_index=index, process_count=count), 20) for index in range(count)
+    ]
+    joined = [
+        {key: np.concatenate([part[key] for part in step]) for key in step[0]}
+        for step in zip(*parts, strict=True)
+    ]
+    assert_same(whole, joined)
+
+
+def test_three_processes_need_a_multiple_of_three(train):
+    settings: dict[str, Any] = dict(batch_multiple=6, process_count=3)
+    parts = [next(iter(train("translation", process_index=i, **settings))) for i in range(3)]
+    whole = next(iter(train("translation", batch_multiple=6)))
+    np.testing.assert_array_equal(
+        whole["inputs"], np.concatenate([part["inputs"] for part in parts])
+    )
+    with pytest.raises(DataError, match="batch_multiple=8 is not a multiple of process_count=3"):
+        train("translation", process_count=3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_position_is_exact_and_holds_for_any_number_of_processes(train, epoch_batches, kind):
+    steps = epoch_batches(kind, epochs=2) + 7
+    whole = take(train(kind), steps + 5)
+    iterator = iter(train(kind))
+    states = [iterator.get_state()]
+    for _ in range(steps):
+        next(iterator)
+        states.append(json.loads(json.dumps(iterator.get_state())))
+    places = {0, 1, steps, *random.Random(0).sample(range(steps), 5)}
+    for place in places:
+        resumed = iter(train(kind))
+        resumed.set_state(states[place])
+        assert resumed.get_state() == states[place]
+        assert_same(whole[place : place + 5], itertools.islice(resumed, 5))
+        half = iter(train(kind, process_index=1, process_count=2))
+        half.set_state(states[place])
+        rows = len(whole[place]["targets"]) // 2
+        np.testing.assert_array_equal(next(half)["targets"], whole[place]["targets"][rows:])
+
+
+def test_a_position_survives_a_checkpoint_and_going_back(train, tmp_path):
+    iterator = iter(train("translation"))
+    take(iterator, 9)
+    folder = epath.Path(tmp_path)
+    handler = grain.checkpoint.CheckpointHandler()
+    handler.save(folder, item=iterator)
+    after = take(iterator, 4)
+    assert_same(after, take(handler.restore(folder, item=iterator), 4))
+    other = handler.restore(folder, item=iter(train("translation")))
+    assert_same(after, take(other, 4))
+
+
+def test_the_seed_decides_and_nothing_else(train, epoch_batches, tokenizer):
+    assert_same(take(train("translation"), 9), take(train("translation"), 9))
+    count = epoch_batches("translation", epochs=2)
+    order_of = {s: lines_of(take(train("translation", seed=s), count), tokenizer) for s in (3, 4)}
+    assert order_of[3] != order_of[4]
+    # Grain shuffles epoch e with seed + e: without care, seed 4 begins where seed 3 goes on.
+    assert order_of[3][EXAMPLES : EXAMPLES + 20] != order_of[4][:20]
+
+
+def test_what_cannot_be_trained_on_is_left_out_and_counted(tokenizer):
+    rows = [("ok", "ok"), ("", "x"), ("x", " "), ("the " * 40, "x"), ("x", "the " * 40)]
+    split = split_of("translation", rows)
+    settings: dict[str, Any] = dict(kind="translation", window=9, seed=0, **SHAPES)
+    report = fill_report(pipelines.plan_windows(split, tokenizer, **settings), None)
+    assert (report.examples, report.too_long, report.empty, report.batches) == (5, 2, 2, 1)
+    assert "left out 2 too long, 2 empty" in str(report)
+    batch = next(iter(pipelines.train_batches(split, tokenizer, **settings)))
+    assert lines_of([batch], tokenizer) == ["ok"]
+    assert not batch["targets"][1:].any()  # rows that only fill up are zeros
+
+
+def test_text_without_one_usable_example_is_an_error_not_a_hang(train):
+    split = split_of("language_model", [("", "the " * 40)])
+    with pytest.raises(DataError, match="of 1 examples none can be trained on: 1 are longer"):
+        next(iter(train("language_model", split=split)))
+
+
+def test_batches_are_well_filled(tokenizer):
+    least_of: dict[Kind, float] = {"translation": 0.55, "language_model": 0.9}
+    for kind, least in least_of.items():
+        windows = pipelines.plan_windows(
+            SPLIT_OF[kind], tokenizer, kind=kind, window=1000, seed=0, **SHAPES
+        )
+        report = fill_report(windows)
+        assert report.fill["targets"] > least, str(report)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("count", [1, 7, 8, 9, EXAMPLES])
+def test_evaluation_covers_every_example_once(tokenizer, kind, count):
+    split = split_of(kind, list(zip(EN, DE, strict=True))[:count])
+    halves = [
+        pipelines.eval_batches(
+            split, tokenizer, kind=kind, process_index=index, process_count=2, **SHAPES
+        )
+        for index in range(2)
+    ]
+    assert [(half.examples, half.truncated) for half in halves] == [(count, 0)] * 2
+    assert len(halves[0]) == len(halves[1])  # or one process would wait for the other
+    assert [len(b["index"]) for b in halves[0]] == [len(b["index"]) for b in halves[1]]
+    index_N = np.concatenate([batch["index"] for half in halves for batch in half])
+    assert sorted(index_N[index_N >= 0]) == list(range(count))
+    for batch in itertools.chain(*halves):
+        assert not batch["targets"][batch["index"] < 0].any()
+        kept = [DE[i] for i in batch["index"] if i >= 0]
+        assert lines_of([batch], tokenizer) == kept
+        if kind == "translation":
+            assert lines_of([batch], tokenizer, "inputs") == [
+                EN[i] for i in batch["index"][: len(kept)]
+            ]
+
+
+def test_evaluation_cuts_long_examples_keeps_empty_ones_and_can_ignore_targets(tokenizer):
+    split = split_of("translation", [("a", "the " * 40), ("", "b"), ("page " * 40, "c")])
+    both = pipelines.eval_batches(split, tokenizer, kind="translation", **SHAPES)
+    assert (both.examples, both.truncated) == (3, 2)
+    rows = {i: row for b in both for i, row in zip(b["index"], b["targets"], strict=True)}
+    assert rows[0][-1] == EOS_ID and (rows[0] != 0).all() and len(rows[0]) == 32
+    sources = pipelines.eval_batches(
+        split, tokenizer, kind="translation", sources_only=True, **SHAPES
+    )
+    assert sources.truncated == 1
+    assert {key for batch in sources for key in batch} == {"inputs", "index"}
+    shape_of = {i: b["inputs"].shape for b in sources for i in b["index"] if i >= 0}
+    assert shape_of == {0: (32, 8), 1: (32, 8), 2: (8, 32)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (dict(window=0), "window=0"),
+        (dict(seed=-1), "seed=-1"),
+        (dict(process_index=2, process_count=2), "process_index=2"),
+        (dict(process_count=3), "process_count=3"),
+    ],
+)
+def test_settings_that_do_not_fit_are_named(train, changes, message):
+    with pytest.raises(DataError, match=message):
+        train("translation", **changes)
+
+
+def test_only_translation_has_sources(tokenizer):
+    with pytest.raises(DataError, match="sources_only needs kind='translation'"):
+        split, kind = SPLIT_OF["language_model"], "language_model"
+        pipelines.eval_batches(split, tokenizer, kind=kind, sources_only=True, **SHAPES)

@@ -1,0 +1,44 @@
+"""Trains the run a config names.
+
+python train.py --config=configs/wmt_ende.py:random+vanilla,scale=small --workdir=runs/ende
+
+Stopped or killed, it goes on when the same command is given again. `--config.KEY=VALUE` changes
+any leaf of the config; `--describe` prints what the model would cost, without training it.
+"""
+
+from absl import flags
+
+from synth import cli
+from synth.configuration import Flag
+from synth.errors import UserError
+
+CONFIG = Flag()
+WORKDIR = flags.DEFINE_string("workdir", None, "directory of the run: made, or gone on with")
+DESCRIBE = flags.DEFINE_bool("describe", False, "print parameters and operations, then exit")
+JSON = flags.DEFINE_bool("json", False, "print the description as JSON")
+
+
+def main() -> int:
+    config = CONFIG.value()
+    if DESCRIBE.value:
+        from synth import describe
+
+        print(describe.to_json(config) if JSON.value else describe.to_text(config))
+        return 0
+    if not WORKDIR.value:
+        raise UserError("name a directory for the run: --workdir=runs/NAME")
+    from synth import training
+    from synth.progress import say
+    from synth.rundir import RunDir, RunInfo
+
+    info = RunInfo(CONFIG.name, CONFIG.overrides, config, cli.command())
+    outcome = training.train(info, RunDir(WORKDIR.value))
+    if outcome.stopped_by is not None:
+        say(f"saved step {outcome.step}; to go on: {cli.command()}")
+        return 128 + outcome.stopped_by
+    say(f"done: {WORKDIR.value}; to score it: python eval.py --workdir={WORKDIR.value}")
+    return 0
+
+
+if __name__ == "__main__":
+    cli.run(main, CONFIG)
