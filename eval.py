@@ -14,7 +14,7 @@ from absl import flags
 from synth import cli
 from synth.errors import UserError
 
-WORKDIR = flags.DEFINE_string("workdir", None, "directory of the run to score")
+WORKDIR = flags.DEFINE_string("workdir", "", "directory of the run to score")
 SPLIT = flags.DEFINE_enum("split", "test", ["train", "validation", "test"], "what to score")
 BEAM = flags.DEFINE_integer("beam", None, "beam width, 1 = greedy (default: the run's config)")
 ALPHA = flags.DEFINE_float("alpha", None, "length penalty (default: the run's config)")

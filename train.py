@@ -13,7 +13,7 @@ from synth.configuration import Flag
 from synth.errors import UserError
 
 CONFIG = Flag()
-WORKDIR = flags.DEFINE_string("workdir", None, "directory of the run: made, or gone on with")
+WORKDIR = flags.DEFINE_string("workdir", "", "directory of the run: made, or gone on with")
 DESCRIBE = flags.DEFINE_bool("describe", False, "print parameters and operations, then exit")
 JSON = flags.DEFINE_bool("json", False, "print the description as JSON")
 

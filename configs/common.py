@@ -8,8 +8,12 @@ A config's sections are the keyword arguments of what they configure: `model` of
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from ml_collections import ConfigDict
+
+# A ConfigDict, whose leaves a type checker cannot know.
+Config = Any
 
 SCALES = ("paper", "small", "tiny")
 KEYS = ("scale", "mix", "seed")
@@ -47,7 +51,12 @@ def parse_arg(arg: str) -> Row:
     seed = values.pop("seed", "0")
     if not seed.isdecimal():
         raise ValueError(f"seed={seed!r} in the row {arg!r} must be a number of at least 0")
-    return Row(variant=variant, seed=int(seed), **values)
+    return Row(
+        variant=variant,
+        scale=values.get("scale", Row.scale),
+        mix=values.get("mix", Row.mix),
+        seed=int(seed),
+    )
 
 
 def known_keys() -> str:
@@ -55,7 +64,7 @@ def known_keys() -> str:
     return ", ".join(f"{key}=" for key in KEYS)
 
 
-def transformer_base(row: Row, *, task: str, dataset: str) -> ConfigDict:
+def transformer_base(row: Row, *, task: str, dataset: str) -> Config:
     """T2T's transformer_base (hparams set v3), with the row's attention; the paper's scale.
 
     The paper names T2T but gives no steps, batch, dropout or learning rate: every number here is
@@ -134,7 +143,7 @@ def transformer_base(row: Row, *, task: str, dataset: str) -> ConfigDict:
     )
 
 
-def shrink(config: ConfigDict, scale: str, *, dataset: str) -> ConfigDict:
+def shrink(config: Config, scale: str, *, dataset: str) -> Config:
     """Changes `config` to the embedded text and a model that fits it; every number is ours.
 
     `small` learns in minutes on two CPU cores; `tiny` serves tests, and learns next to nothing.

@@ -22,12 +22,10 @@ scale=tiny: for tests.
 Sources of the numbers: comments in `common.py` (paper / T2T default / ours).
 """
 
-from ml_collections import ConfigDict
-
 from configs import common
 
 
-def get_config(arg: str = "") -> ConfigDict:
+def get_config(arg: str = "") -> common.Config:
     """The config of a row, as `random+vanilla,scale=small,mix=softmax,seed=0`."""
     row = common.parse_arg(arg)
     config = common.transformer_base(row, task="wmt_ende", dataset="wmt_t2t_translate")

@@ -113,7 +113,7 @@ class Checkpoints:
             meta=ocp.args.JsonRestore(),
         )
         try:
-            restored = self._manager.restore(step, args=args)
+            restored: Any = self._manager.restore(step, args=args)
         except (ValueError, KeyError) as error:
             raise UserError(
                 f"checkpoint {step} in {self._directory} does not fit the model: {error}"

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
+import runpy
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from ml_collections import ConfigDict, config_flags
 
 from synth.errors import UserError
 from synth.variants import check_mix, parse_variant
 
+# A ConfigDict. Its leaves have the types that the config files give them, which a type checker
+# cannot know.
+Config = Any
 
-def load(name: str) -> ConfigDict:
+
+def load(name: str) -> Config:
     """The config a name such as `configs/wmt_ende.py:random+vanilla,scale=small` stands for.
 
     Raises:
@@ -25,19 +30,17 @@ def load(name: str) -> ConfigDict:
             str(p) for p in path.parent.glob("*.py") if p.stem not in ("__init__", "common")
         )
         raise UserError(f"no config file {path_name!r}; known here: {', '.join(known) or 'none'}")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    if not hasattr(module, "get_config"):
+    module = runpy.run_path(str(path))
+    if "get_config" not in module:
         raise UserError(f"{path_name} is no config file: it defines no get_config")
     try:
-        config = module.get_config(arg)
+        config = module["get_config"](arg)
     except ValueError as error:
         raise UserError(f"--config={name}: {error}") from error
     return config
 
 
-def canonical(config: ConfigDict) -> ConfigDict:
+def canonical(config: Config) -> Config:
     """Checks the attention and puts its terms in the order of the tables, in place.
 
     Raises:
@@ -60,7 +63,7 @@ class Flag:
         self.name = ""
         self.overrides: dict[str, object] = {}
         self._holder = None
-        self._named: ConfigDict | None = None
+        self._named: Config = None
 
     def define(self, argv: Sequence[str]) -> list[str]:
         """Loads the config named in `argv` and defines a flag for each of its leaves.
@@ -84,7 +87,7 @@ class Flag:
         self._holder = config_flags.DEFINE_config_dict("config", load(self.name), sys_argv=rest)
         return rest
 
-    def value(self) -> ConfigDict:
+    def value(self) -> Config:
         """The config after the overrides; raises UserError if none was named."""
         if self._holder is None:
             raise UserError(
@@ -109,7 +112,7 @@ def _take_config(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     return rest, names
 
 
-def _check_key(arg: str, config: ConfigDict) -> None:
+def _check_key(arg: str, config: Config) -> None:
     key = arg.removeprefix("--config.").partition("=")[0]
     leaves = flatten(config)
     if key in leaves:
@@ -122,7 +125,7 @@ def _check_key(arg: str, config: ConfigDict) -> None:
     )
 
 
-def flatten(config: ConfigDict | dict, prefix: str = "") -> dict[str, object]:
+def flatten(config: Config, prefix: str = "") -> dict[str, object]:
     """Dotted key -> leaf."""
     leaves = {}
     for key in config:
@@ -134,13 +137,13 @@ def flatten(config: ConfigDict | dict, prefix: str = "") -> dict[str, object]:
     return leaves
 
 
-def difference(old: ConfigDict | dict, new: ConfigDict | dict) -> dict[str, object]:
+def difference(old: Config, new: Config) -> dict[str, object]:
     """The leaves of `new` that differ from those of `old`, by dotted key."""
     before = flatten(old)
     return {key: value for key, value in flatten(new).items() if before.get(key) != value}
 
 
-def from_dict(values: dict[str, object]) -> ConfigDict:
+def from_dict(values: dict[str, object]) -> Config:
     """The config whose `to_dict` was stored as JSON: lists become tuples again."""
 
     def tuples(value):

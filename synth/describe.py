@@ -7,14 +7,15 @@ from typing import Any
 
 import jax
 from flax import nnx
-from ml_collections import ConfigDict
 
 from data import tasks
+from synth.attention.scores import divisor_below_root
+from synth.configuration import Config
 from synth.experiment import abstract_model
 from synth.variants import parse_variant
 
 
-def describe(config: ConfigDict) -> dict[str, Any]:
+def describe(config: Config) -> dict[str, Any]:
     """Parameters and operations of the config's model.
 
     Operations count a multiplication and an addition as 2, in matrix products only; attention is
@@ -54,7 +55,7 @@ def _parameters(state: nnx.State) -> dict[str, int]:
 
 
 def _part(keys: list) -> str:
-    """('encoder', 'blocks', 0, 'self_attention', 'scores', ...) -> 'encoder self_attention scores'."""
+    """The name of the part that a parameter's path lies in, without the number of the layer."""
     if "blocks" not in keys:
         return keys[0] if keys[0] == "embedding" else f"{keys[0]} norms"
     stack, _, _, sub_layer, *rest = keys
@@ -66,7 +67,7 @@ def _part(keys: list) -> str:
     return f"{stack} {sub_layer}"
 
 
-def operations(config: ConfigDict, kind: str) -> dict[str, int]:
+def operations(config: Config, kind: str) -> dict[str, int]:
     """Operations of the forward pass per target token, by part (see `describe`)."""
     model = config.model
     width = model.num_heads * model.head_dim
@@ -86,7 +87,7 @@ def operations(config: ConfigDict, kind: str) -> dict[str, int]:
     return parts
 
 
-def _self_attention_operations(model: ConfigDict) -> int:
+def _self_attention_operations(model: Config) -> int:
     """Operations per token of one self-attention: projections, scores, weighted sum of values."""
     length, width = model.max_length, model.num_heads * model.head_dim
     projection = 2 * model.model_dim * width
@@ -106,18 +107,16 @@ def _self_attention_operations(model: ConfigDict) -> int:
 
 
 def _factors(length: int) -> tuple[int, int]:
-    from synth.attention.scores import divisor_below_root
-
     small = divisor_below_root(length)
     return small, length // small
 
 
-def to_json(config: ConfigDict) -> str:
+def to_json(config: Config) -> str:
     """The description as JSON text."""
     return json.dumps(describe(config), indent=2)
 
 
-def to_text(config: ConfigDict) -> str:
+def to_text(config: Config) -> str:
     """The description as tables for people."""
     from tabulate import tabulate
 
@@ -130,7 +129,7 @@ def to_text(config: ConfigDict) -> str:
         ("forward", f"{operations['forward'] / 1e6:.2f}"),
         ("training step", f"{operations['training_step'] / 1e6:.2f}"),
     ]
-    right = dict(colalign=("left", "right"), disable_numparse=True)
+    right: dict[str, Any] = dict(colalign=("left", "right"), disable_numparse=True)
     title = f"{found['task']}, attention {found['variant']} (mix {found['mix']})"
     length = config.model.max_length
     heading = f"million operations per target token, at {length} tokens"

@@ -96,7 +96,8 @@ def evaluate(
     settings |= {} if alpha is None else {"alpha": alpha}
     if settings["beam"] < 1 or settings["alpha"] < 0.0:
         raise UserError(
-            f"--beam={settings['beam']} must be at least 1 and --alpha={settings['alpha']} at least 0"
+            f"--beam={settings['beam']} must be at least 1 and --alpha={settings['alpha']} "
+            "at least 0"
         )
     text = open_split(experiment, split)
     lines = text.__getitems__(range(len(text)))
@@ -264,7 +265,7 @@ def make_decoder(
 
     @jax.jit
     def decode_batch(params, fixed, inputs_BM):
-        model = experiment.model(params, fixed)
+        model: Any = experiment.model(params, fixed)
         batch = inputs_BM.shape[0]
         length = min(inputs_BM.shape[1] + extra_length, max_length)
         memory, cache = model.start(inputs_BM, beam, length)
@@ -295,7 +296,9 @@ def _score_bleu(hypotheses, lines, stem: Path, settings, chosen) -> tuple[list, 
     return figures, [path]
 
 
-def _samples(lines: Sequence[dict[str, str]], hypotheses: Sequence[str], count: int = 5):
+def _samples(
+    lines: list[dict[str, str]], hypotheses: list[str], count: int = 5
+) -> list[tuple[str, str, str]]:
     """`count` lines spread evenly over the split."""
     places = np.linspace(0, len(lines) - 1, num=min(count, len(lines)), dtype=int)
     return [(lines[i]["inputs"], lines[i]["targets"], hypotheses[i]) for i in places]

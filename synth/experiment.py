@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import optax
 from flax import nnx
 from jax.sharding import Mesh
-from ml_collections import ConfigDict
 
 from data import tasks, tokenizer
 from synth import sharding
+from synth.configuration import Config
 from synth.errors import UserError
 from synth.optimizer import make_optimizer
 from synth.transformer import make_model
@@ -59,7 +59,7 @@ class Experiment:
       optimizer, schedule: the update rule and its learning rate by step.
     """
 
-    config: ConfigDict
+    config: Config
     task: tasks.Task
     dataset: tasks.Dataset
     tokenizer: tokenizer.Tokenizer
@@ -109,7 +109,8 @@ class Experiment:
 
     def _init_variables(self, key: jax.Array) -> tuple[nnx.State, nnx.State]:
         model = _make_model(self.config, self.task, self.vocab_size, nnx.Rngs(params=key))
-        return nnx.split(model, nnx.Param, ...)[1:]
+        _, params, fixed = nnx.split(model, nnx.Param, ...)
+        return params, fixed
 
     def _with_moments(self, params: nnx.State, fixed: nnx.State) -> TrainState:
         sums = {name: jnp.float32(0.0) for name in ("loss", "tokens", "grad_norm", "steps")}
@@ -126,14 +127,14 @@ def as_dicts(tree: Any) -> Any:
     return jax.tree.map(pure, tree, is_leaf=lambda node: isinstance(node, nnx.State))
 
 
-def _make_model(config: ConfigDict, task: tasks.Task, vocab_size: int, rngs: nnx.Rngs):
+def _make_model(config: Config, task: tasks.Task, vocab_size: int, rngs: nnx.Rngs):
     try:
         return make_model(task.kind, vocab_size=vocab_size, rngs=rngs, **config.model.to_dict())
     except (TypeError, ValueError) as error:
         raise UserError(f"the config's model section: {error}") from error
 
 
-def abstract_model(config: ConfigDict, task: tasks.Task, vocab_size: int):
+def abstract_model(config: Config, task: tasks.Task, vocab_size: int):
     """(graphdef, params, fixed) with shapes in place of arrays: nothing is computed."""
     model = nnx.eval_shape(
         lambda: _make_model(config, task, vocab_size, nnx.Rngs(params=jax.random.key(0)))
@@ -141,9 +142,7 @@ def abstract_model(config: ConfigDict, task: tasks.Task, vocab_size: int):
     return nnx.split(model, nnx.Param, ...)
 
 
-def make_experiment(
-    config: ConfigDict, vocabulary: tokenizer.Tokenizer | None = None
-) -> Experiment:
+def make_experiment(config: Config, vocabulary: tokenizer.Tokenizer | None = None) -> Experiment:
     """Makes a config concrete; prepares its text and learns its vocabulary if need be.
 
     Args:
@@ -162,7 +161,7 @@ def make_experiment(
         vocabulary = tokenizer.load_or_train(
             task, dataset, vocab_size=config.data.vocab_size, data_dir=config.data.data_dir
         )
-    graphdef, *variables = abstract_model(config, task, vocabulary.vocab_size)
+    graphdef, params, fixed = abstract_model(config, task, vocabulary.vocab_size)
     try:
         optimizer, schedule = make_optimizer(**config.optimizer, model_dim=config.model.model_dim)
     except ValueError as error:
@@ -174,13 +173,13 @@ def make_experiment(
         tokenizer=vocabulary,
         mesh=mesh,
         graphdef=graphdef,
-        variables=tuple(variables),
+        variables=(params, fixed),
         optimizer=optimizer,
         schedule=schedule,
     )
 
 
-def check_model(config: ConfigDict) -> None:
+def check_model(config: Config) -> None:
     """Raises UserError for a model section that no model can be made from, before any data work."""
     abstract_model(config, tasks.get_task(config.data.task), config.data.vocab_size)
 

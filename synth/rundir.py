@@ -18,14 +18,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ml_collections import ConfigDict
-
 from data.tokenizer import Tokenizer
 from synth import configuration
+from synth.configuration import Config
 from synth.errors import UserError
 
-# Keys and sections that may change when a run goes on: they do not change what a step computes. The T2T schedule
-# does not depend on the number of steps, so a longer run is the same run.
+# Keys and sections that may change when a run goes on: they do not change what a step computes.
+# The T2T schedule does not depend on the number of steps, so a longer run is the same run.
 _FREE = (
     "train.num_steps",
     "train.log_every",
@@ -44,7 +43,7 @@ class RunInfo:
 
     name: str
     overrides: dict[str, Any]
-    config: ConfigDict
+    config: Config
     command: str
 
 

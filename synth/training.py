@@ -12,11 +12,11 @@ from typing import Any
 import grain
 import jax
 import numpy as np
-from ml_collections import ConfigDict
 
 from data import pipelines, report, sources
 from synth import sharding
 from synth.checkpoints import Checkpoints
+from synth.configuration import Config
 from synth.errors import UserError
 from synth.experiment import Experiment, TrainState, make_experiment, pipeline_settings
 from synth.progress import Progress, say
@@ -53,7 +53,7 @@ def train(info: RunInfo, run: RunDir) -> Outcome:
         checkpoints.close()
 
 
-def check_train(config: ConfigDict) -> None:
+def check_train(config: Config) -> None:
     """Raises UserError unless the numbers of the train section go together."""
     train = config.train
     for key in (
@@ -137,7 +137,7 @@ class _Trainer:
         values = {
             "train/loss": sums["loss"] / sums["tokens"],
             "train/grad_norm": sums["grad_norm"] / sums["steps"],
-            "train/learning_rate": float(self.experiment.schedule(self.step - 1)),
+            "train/learning_rate": np.asarray(self.experiment.schedule(self.step - 1)).item(),
             "train/tokens": sums["tokens"],
         }
         rate = progress.report(self.step, values["train/loss"], sums["tokens"], sums["steps"])
@@ -146,8 +146,8 @@ class _Trainer:
 
     def _finite_sums(self) -> dict[str, float]:
         """The totals since the last logging step, after checking that all is finite."""
-        sums = {name: float(value) for name, value in jax.device_get(self.state.sums).items()}
-        if bad := int(sums["first_bad_step"]):
+        sums = {name: value.item() for name, value in jax.device_get(self.state.sums).items()}
+        if bad := sums["first_bad_step"]:
             self.checkpoints.wait()
             kept = self.checkpoints.latest()
             raise UserError(
@@ -216,7 +216,7 @@ def train_batches(experiment: Experiment) -> grain.IterDataset[dict[str, np.ndar
     """The run's endless training batches; says how full they are."""
     data = experiment.config.data
     split = open_split(experiment, "train")
-    settings = pipeline_settings(experiment) | dict(
+    settings: dict[str, Any] = pipeline_settings(experiment) | dict(
         batch_tokens=data.batch_tokens, window=data.window, seed=experiment.config.seed
     )
     process = {key: settings.pop(key) for key in ("process_index", "process_count")}

@@ -110,8 +110,10 @@ class Block(nnx.Module):
         dtype: Any,
         rngs: nnx.Rngs,
     ):
-        sizes = dict(model_dim=model_dim, num_heads=num_heads, head_dim=head_dim)
-        heads = dict(**sizes, dropout_rate=attention_dropout, dtype=dtype, rngs=rngs)
+        sizes: dict[str, Any] = dict(model_dim=model_dim, num_heads=num_heads, head_dim=head_dim)
+        heads: dict[str, Any] = dict(
+            **sizes, dropout_rate=attention_dropout, dtype=dtype, rngs=rngs
+        )
         self.self_norm = Norm(model_dim, dtype)
         self.self_attention = SelfAttention(**heads, max_length=max_length, **attention)
         self.cross_norm = Norm(model_dim, dtype) if cross else None
@@ -123,22 +125,29 @@ class Block(nnx.Module):
         self.residual_dropout = residual_dropout
 
     def __call__(
-        self, x_BLD, mask: Mask, *, positions_BL=None, memory=None, memory_valid=None, key=None
+        self,
+        x_BLD,
+        mask: Mask,
+        *,
+        positions_BL=None,
+        memory: Any = None,
+        memory_valid: Any = None,
+        key=None,
     ) -> jax.Array:
         keys = [None] * 6 if key is None else list(jax.random.split(key, 6))
         y_BLD = self.self_attention(self.self_norm(x_BLD), mask, positions_BL, keys[0])
         x_BLD = x_BLD + dropout(y_BLD, self.residual_dropout, keys[1])
-        if self.cross_attention is not None:
+        if self.cross_attention is not None and self.cross_norm is not None:
             y_BLD = self.cross_attention(self.cross_norm(x_BLD), memory, memory_valid, keys[2])
             x_BLD = x_BLD + dropout(y_BLD, self.residual_dropout, keys[3])
         y_BLD = self.feed_forward(self.ff_norm(x_BLD), keys[4])
         return x_BLD + dropout(y_BLD, self.residual_dropout, keys[5])
 
-    def step(self, x_B1D, index, cache, *, memory=None, memory_valid=None):
+    def step(self, x_B1D, index, cache, *, memory: Any = None, memory_valid: Any = None):
         """One decoding step; returns the output and the new cache of the self-attention."""
         y_B1D, cache = self.self_attention.step(self.self_norm(x_B1D), index, cache)
         x_B1D = x_B1D + y_B1D
-        if self.cross_attention is not None:
+        if self.cross_attention is not None and self.cross_norm is not None:
             x_B1D = x_B1D + self.cross_attention(self.cross_norm(x_B1D), memory, memory_valid)
         return x_B1D + self.feed_forward(self.ff_norm(x_B1D)), cache
 
@@ -147,14 +156,17 @@ class Stack(nnx.Module):
     """`num_layers` blocks and a last norm."""
 
     def __init__(self, num_layers: int, *, residual_dropout: float, dtype, rngs, **block: Any):
-        settings = dict(residual_dropout=residual_dropout, dtype=dtype, rngs=rngs, **block)
+        settings: dict[str, Any] = dict(
+            residual_dropout=residual_dropout, dtype=dtype, rngs=rngs, **block
+        )
         self.blocks = nnx.List([Block(**settings) for _ in range(num_layers)])
         self.norm = Norm(block["model_dim"], dtype)
         self.residual_dropout = residual_dropout
 
     def memories(self, encoded_BMD) -> list:
         """Keys and values of the encoder's output for each block's cross-attention."""
-        return [block.cross_attention.memory(encoded_BMD) for block in self.blocks]
+        crosses = [block.cross_attention for block in self.blocks]
+        return [cross.memory(encoded_BMD) for cross in crosses if cross is not None]
 
     def __call__(self, x_BLD, mask: Mask, *, memories=None, key=None, **shared) -> jax.Array:
         count = len(self.blocks)

@@ -39,7 +39,7 @@ def parse_variant(variant: str) -> tuple[str, ...]:
 
 
 def in_order(names: Iterable[str]) -> tuple[str, ...]:
-    """Terms in the order of `VARIANTS`; models of others (a paper's convolutions) before vanilla."""
+    """Terms in the order of `VARIANTS`; names it lacks (the paper's baselines) before vanilla."""
 
     def place(name: str) -> tuple[bool, int, str]:
         known = VARIANTS.index(name) if name in VARIANTS else len(VARIANTS)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from synth.attention.attend import attend
-from synth.attention.scores import Vanilla, glorot, head_projection, make_score
+from synth.attention.scores import Score, Vanilla, glorot, head_projection, make_score
 from synth.attention.terms import Mask, Place
 from synth.dropout import dropout_factors
 from synth.variants import check_mix, parse_variant
@@ -86,7 +86,7 @@ class SelfAttention(nnx.Module):
         rngs: nnx.Rngs,
     ):
         names = parse_variant(variant)
-        self.scores = nnx.List(
+        self.scores: nnx.List[Score] = nnx.List(
             [
                 make_score(
                     name,
@@ -138,7 +138,7 @@ class SelfAttention(nnx.Module):
         return self._attend(x_BLD, place, place, keys, self._value(x_BLD), mask, dropout_LM)
 
     def init_cache(self, batch: int, length: int) -> Cache:
-        """An empty cache for `length` decoding steps; holds values, and keys where a term has any."""
+        """An empty cache for `length` decoding steps: values, and the keys that terms have."""
         self._check_length(length)
         shape = (batch, length, *self.value_DHK.shape[1:])
 
@@ -187,10 +187,10 @@ class SelfAttention(nnx.Module):
 
 
 class CrossAttention(nnx.Module):
-    """Dot-product attention from the decoder to the encoder; never synthesized (paper, section 3)."""
+    """Dot-product attention from the decoder to the encoder: only self-attention is synthesized."""
 
     def __init__(self, *, model_dim, num_heads, head_dim, dropout_rate, dtype, rngs: nnx.Rngs):
-        sizes = dict(model_dim=model_dim, num_heads=num_heads, head_dim=head_dim)
+        sizes: dict[str, Any] = dict(model_dim=model_dim, num_heads=num_heads, head_dim=head_dim)
         self.score = Vanilla(**sizes, dtype=dtype, rngs=rngs)
         self.value_DHK = head_projection(rngs, **sizes)
         self.output_HKD = output_projection(rngs, **sizes)

@@ -16,6 +16,8 @@ we. Everything is per layer and per head: with d = H K the sizes then are those 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -30,7 +32,7 @@ class Fixed(nnx.Variable):
     """A tensor that is drawn once and saved, but never trained: no gradient, no moments."""
 
 
-def random_initializer(kind: str, scale: float) -> nnx.initializers.Initializer:
+def random_initializer(kind: str, scale: float) -> Callable[..., jax.Array]:
     """An initialiser of mean 0 and standard deviation `scale`.
 
     Raises:
@@ -54,7 +56,19 @@ def head_projection(rngs: nnx.Rngs, model_dim: int, num_heads: int, head_dim: in
     return nnx.Param(kernel, axes=("embed", "heads", None))
 
 
-class Vanilla(nnx.Module):
+class Score(nnx.Module):
+    """A synthesizing function. By default it looks at no other token: keys need nothing of X."""
+
+    def keys(self, x_BMD: jax.Array) -> jax.Array | None:
+        """What each key position contributes, to be cached while decoding."""
+        return None
+
+    def __call__(self, x_BLD: jax.Array, queries: Place, positions: Place, keys: Any) -> Term:
+        """The score term; see the module's docstring."""
+        raise TypeError(f"{type(self).__name__} synthesizes nothing")
+
+
+class Vanilla(Score):
     """S = <F_Q(X_i), F_K(X_j)> / sqrt(K), dot-product attention."""
 
     def __init__(self, *, model_dim, num_heads, head_dim, dtype, rngs: nnx.Rngs):
@@ -65,20 +79,13 @@ class Vanilla(nnx.Module):
     def keys(self, x_BMD: jax.Array) -> jax.Array:
         return jnp.einsum("bmd,dhk->bmhk", x_BMD, self.key_DHK[...].astype(self.dtype))
 
-    def __call__(self, x_BLD: jax.Array, queries: Place, positions: Place, keys) -> Term:
+    def __call__(self, x_BLD: jax.Array, queries: Place, positions: Place, keys: Any) -> Term:
         kernel_DHK = self.query_DHK[...] / math.sqrt(self.query_DHK.shape[-1])
         query_BLHK = jnp.einsum("bld,dhk->blhk", x_BLD, kernel_DHK.astype(self.dtype))
         return Factored(query_BLHK, keys)
 
 
-class _Synthesized(nnx.Module):
-    """A synthesizing function: looks at no other token, so its keys need nothing of X."""
-
-    def keys(self, x_BMD: jax.Array) -> None:
-        return None
-
-
-class Random(_Synthesized):
+class Random(Score):
     """S = R, one N x N matrix per head, trained or (`trainable=False`) fixed."""
 
     def __init__(self, *, num_heads, max_length, initializer, trainable: bool, rngs: nnx.Rngs):
@@ -86,7 +93,7 @@ class Random(_Synthesized):
         logits_HNN = initializer(rngs.params(), (num_heads, max_length, max_length), jnp.float32)
         self.logits_HNN = variable(logits_HNN, axes=("heads", None, None))
 
-    def __call__(self, x_BLD: jax.Array, queries: Place, positions: Place, keys: None) -> Term:
+    def __call__(self, x_BLD: jax.Array, queries: Place, positions: Place, keys: Any) -> Term:
         if is_packed(queries):
             return Full(_look_up_packed(self.logits_HNN[...], queries, positions))
         return Shared(take(take(self.logits_HNN[...], queries, axis=1), positions, axis=2))
@@ -99,21 +106,16 @@ def _look_up_packed(logits_HNN, queries_BL, keys_BM) -> jax.Array:
     return jnp.moveaxis(logits_BLHM, 2, 1)
 
 
-class FactorizedRandom(_Synthesized):
+class FactorizedRandom(Score):
     """S = R1 R2^T with R1, R2 of rank R per head (the paper: rank 8 in practice)."""
 
-    def __init__(self, *, num_heads, max_length, rank, initializer_of, rngs: nnx.Rngs):
-        # A product of two factors has standard deviation sqrt(R) s^2: choose s for a given scale.
+    def __init__(self, *, num_heads, max_length, rank, initializer, rngs: nnx.Rngs):
         shape = (num_heads, max_length, rank)
-        factor = initializer_of(lambda scale: math.sqrt(scale / math.sqrt(rank)))
-        self.query_HNR = nnx.Param(
-            factor(rngs.params(), shape, jnp.float32), axes=("heads", None, None)
-        )
-        self.key_HNR = nnx.Param(
-            factor(rngs.params(), shape, jnp.float32), axes=("heads", None, None)
-        )
+        axes = ("heads", None, None)
+        self.query_HNR = nnx.Param(initializer(rngs.params(), shape, jnp.float32), axes=axes)
+        self.key_HNR = nnx.Param(initializer(rngs.params(), shape, jnp.float32), axes=axes)
 
-    def __call__(self, x_BLD: jax.Array, queries: Place, positions: Place, keys: None) -> Term:
+    def __call__(self, x_BLD: jax.Array, queries: Place, positions: Place, keys: Any) -> Term:
         query = take(self.query_HNR[...], queries, axis=1)
         key = take(self.key_HNR[...], positions, axis=1)
         if is_packed(queries):
@@ -124,7 +126,7 @@ class FactorizedRandom(_Synthesized):
         return Shared(jnp.einsum("hlr,hmr->hlm", query, key))
 
 
-class Dense(_Synthesized):
+class Dense(Score):
     """S_i = W2 relu(W1 X_i): a row of N logits from the query's own token.
 
     W2 relu(W1 x)_j = <relu(W1 x), W2_j>, so it is a factored term whose keys are rows of W2.
@@ -138,13 +140,13 @@ class Dense(_Synthesized):
         self.key_NHK = nnx.Param(key_NHK, axes=(None, "heads", None))
         self.dtype = dtype
 
-    def __call__(self, x_BLD: jax.Array, queries: Place, positions: Place, keys: None) -> Term:
+    def __call__(self, x_BLD: jax.Array, queries: Place, positions: Place, keys: Any) -> Term:
         hidden_BLHK = jnp.einsum("bld,dhk->blhk", x_BLD, self.hidden_DHK[...].astype(self.dtype))
         key = take(self.key_NHK[...].astype(self.dtype), positions, axis=0)
         return Factored(nnx.relu(hidden_BLHK), key)
 
 
-class FactorizedDense(_Synthesized):
+class FactorizedDense(Score):
     """S_ij = A(X_i)[j mod a] * B(X_i)[j // a] with a b = N.
 
     A is tiled and B repeated, so that their product is the full outer product; tiling both, as a
@@ -163,7 +165,7 @@ class FactorizedDense(_Synthesized):
         self.repeated_HKC = nnx.Param(repeated_HKC, axes=("heads", None, None))
         self.dtype = dtype
 
-    def __call__(self, x_BLD: jax.Array, queries: Place, positions: Place, keys: None) -> Term:
+    def __call__(self, x_BLD: jax.Array, queries: Place, positions: Place, keys: Any) -> Term:
         hidden_BLHK = jnp.einsum("bld,dhk->blhk", x_BLD, self.hidden_DHK[...].astype(self.dtype))
         hidden_BLHK = nnx.relu(hidden_BLHK)
         tiled_BHLA = jnp.einsum(
@@ -171,7 +173,7 @@ class FactorizedDense(_Synthesized):
         )
         repeated_HKC = self.repeated_HKC[...].astype(self.dtype)
         tile = tiled_BHLA.shape[-1]
-        if is_packed(positions):
+        if not isinstance(positions, int):
             repeated_BHLC = jnp.einsum("blhk,hkc->bhlc", hidden_BLHK, repeated_HKC)
             index_B11M = positions[:, None, None, :]
             return Full(
@@ -202,16 +204,13 @@ def make_score(
     fixed_random_scale: float,
     dtype,
     rngs: nnx.Rngs,
-) -> nnx.Module:
+) -> Score:
     """The score module of one variant name (`variants.VARIANTS`)."""
 
-    def initializer_of(transform):
-        return random_initializer(random_initializer_kind, transform(random_scale))
-
-    token = dict(
+    token: dict[str, Any] = dict(
         model_dim=model_dim, num_heads=num_heads, head_dim=head_dim, dtype=dtype, rngs=rngs
     )
-    table = dict(num_heads=num_heads, max_length=max_length, rngs=rngs)
+    table: dict[str, Any] = dict(num_heads=num_heads, max_length=max_length, rngs=rngs)
     if name == "vanilla":
         return Vanilla(**token)
     if name == "random":
@@ -221,7 +220,10 @@ def make_score(
         initializer = random_initializer(random_initializer_kind, fixed_random_scale)
         return Random(**table, initializer=initializer, trainable=False)
     if name == "factorized_random":
-        return FactorizedRandom(**table, rank=rank, initializer_of=initializer_of)
+        # <R1_i, R2_j> has standard deviation sqrt(rank) s^2: s is chosen to make it random_scale.
+        scale = math.sqrt(random_scale / math.sqrt(rank))
+        initializer = random_initializer(random_initializer_kind, scale)
+        return FactorizedRandom(**table, rank=rank, initializer=initializer)
     if name == "dense":
         return Dense(**token, max_length=max_length)
     if name == "factorized_dense":

@@ -1,0 +1,52 @@
+# make demo   set up, train a small model on the embedded text, score it, write its table row
+# make test   set up, check and run the tests
+# Both may be run again at any time; what is done already is not done again.
+
+PYTHON ?= python3
+VENV ?= .venv
+RUN := $(VENV)/bin/python
+UV := $(shell command -v uv 2>/dev/null)
+
+DEMO := configs/wmt_ende.py:random+vanilla,scale=small
+WORKDIR ?= runs/demo
+
+.PHONY: demo test lint results clean help
+
+help:
+	@sed -n 's/^# \{0,1\}//p' Makefile
+
+demo: $(VENV)/.installed
+	@echo "--- training $(DEMO) in $(WORKDIR): about 5 minutes on 2 cores"
+	$(RUN) train.py --config=$(DEMO) --workdir=$(WORKDIR)
+	@echo "--- scoring it on the whole test split: about 1 minute"
+	$(RUN) eval.py --workdir=$(WORKDIR)
+
+test: lint
+	@echo "--- running the tests"
+	$(RUN) -m pytest
+
+lint: $(VENV)/.installed-dev
+	@echo "--- checking style and types"
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(VENV)/bin/pyright --pythonpath $(RUN)
+
+results: $(VENV)/.installed
+	$(RUN) eval.py --render
+
+clean:
+	rm -rf $(VENV) cache runs
+
+# The requirements are installed again when their file changes.
+$(VENV)/.installed: requirements.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or newer is needed, $(PYTHON) is $$($(PYTHON) -V); try make PYTHON=python3.12"; exit 1; }
+	@echo "--- installing requirements.txt into $(VENV): about 1 to 2 minutes"
+	@$(if $(UV),uv venv --quiet --allow-existing --python $(PYTHON) $(VENV),$(PYTHON) -m venv $(VENV))
+	@$(if $(UV),uv pip install --quiet --python $(RUN) -r $<,$(RUN) -m pip install --quiet --disable-pip-version-check -r $<)
+	@touch $@
+
+$(VENV)/.installed-dev: requirements-dev.txt $(VENV)/.installed
+	@echo "--- installing requirements-dev.txt into $(VENV)"
+	@$(if $(UV),uv pip install --quiet --python $(RUN) -r $<,$(RUN) -m pip install --quiet --disable-pip-version-check -r $<)
+	@touch $@
