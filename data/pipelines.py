@@ -194,8 +194,8 @@ def eval_batches(
     """All of a split, held in memory: the same batches on every process, of each its own rows.
 
     Examples are sorted by length into buckets. Each batch has `index` [B], the example's number
-    in the split or -1 for a row that only fills up, and `inputs`, `targets` [B, L]
-    (translation) or `targets`, `segments`, `positions` [B, L] (language model, one line a row).
+    in the split or -1 for a row that only fills up, and `targets` [B, L], with `inputs` [B, L] for
+    translation. A row holds one example, in a language model, too: nothing is packed.
     What is longer than `max_length` is cut to max_length - 1 tokens and EOS, and counted.
     `sources_only` (translation) leaves the targets out, for decoding.
     """
@@ -228,19 +228,15 @@ def _sorted_batches(ids_of: dict[str, list[Ids]], lengths_N: np.ndarray, layout:
         members, rows = order[bucket_N == bucket], layout.rows(length)
         for start in range(0, len(members), rows):
             group = members[start : start + rows]
-            batches.append(_eval_batch(ids_of, group, batch=rows, length=length, kind=layout.kind))
+            batches.append(_eval_batch(ids_of, group, batch=rows, length=length))
     return batches
 
 
-def _eval_batch(ids_of, group: np.ndarray, *, batch: int, length: int, kind: Kind) -> Batch:
-    if kind == "translation":
-        arrays = {
-            key: batching.pad([side[i] for i in group], batch=batch, length=length)
-            for key, side in ids_of.items()
-        }
-    else:
-        lines = [[ids_of["targets"][i]] for i in group]
-        arrays = batching.packed_batch(lines, batch=batch, length=length)
+def _eval_batch(ids_of, group: np.ndarray, *, batch: int, length: int) -> Batch:
+    arrays = {
+        key: batching.pad([side[i] for i in group], batch=batch, length=length)
+        for key, side in ids_of.items()
+    }
     index_B = np.full(batch, -1, np.int32)
     index_B[: len(group)] = group
     return {**arrays, "index": index_B}

@@ -63,4 +63,4 @@ def _set_up() -> None:
 
 def command() -> str:
     """The command line this process was started with, to be repeated."""
-    return shlex.join(["python", *sys.argv])
+    return shlex.join(["python", os.path.basename(sys.argv[0]), *sys.argv[1:]])

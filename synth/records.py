@@ -7,7 +7,6 @@ import hashlib
 import importlib.metadata
 import json
 import platform
-import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -146,11 +145,3 @@ def train_seconds(run: RunDir, step: int) -> float | None:
         if record["step"] <= step and "seconds" in record["timing"]
     ]
     return round(max(seconds), 1) if seconds else None
-
-
-def train_command(info: RunInfo, workdir: str) -> str:
-    """The command that makes this run, from its name and overrides."""
-    overrides = [f"--config.{key}={value}" for key, value in info.overrides.items()]
-    return shlex.join(
-        ["python", "train.py", f"--config={info.name}", *overrides, f"--workdir={workdir}"]
-    )

@@ -47,7 +47,7 @@ def randomise(module: nnx.Module, seed: int = 0) -> None:
     for _, variable in nnx.to_flat_state(nnx.state(module)):
         values = np.asarray(variable[...])
         if np.all(values == values.flat[0]):
-            variable[...] = variable[...] + rng.normal(size=values.shape, scale=0.7)
+            variable[...] = variable[...] + rng.normal(0.4, 0.7, size=values.shape)
 
 
 def parameters(module: nnx.Module) -> dict:

@@ -100,32 +100,6 @@ def test_variants_differ(variant, mix, rng):
                 assert np.abs(y_BLD - other(jnp.asarray(x_BLD), Mask())).max() > 0.01
 
 
-def test_packed_rows_equal_the_separate_examples(rng):
-    """Where R is read depends on the place inside the example, not on the slot in the row."""
-    x_BLD = draw_x(rng)
-    for variant in SINGLE:
-        attention = make_attention(variant)
-        mask = to_mask(causal=True, segments_BL=SEGMENTS)
-        packed_BLD = attention(jnp.asarray(x_BLD), mask, jnp.asarray(POSITIONS))
-        alone = attention(jnp.asarray(x_BLD[:1, 3:7]), Mask(visible_LM=causal_LM(4)))
-        np.testing.assert_allclose(packed_BLD[:1, 3:7], alone, rtol=1e-5, atol=1e-5)
-
-
-@every_case
-def test_jit_equals_eager(variant, mix, rng):
-    attention = make_attention(variant, mix)
-    graphdef, state = nnx.split(attention)
-    x_BLD = jnp.asarray(draw_x(rng))
-    valid_BM = jnp.asarray(VALID)
-
-    @jax.jit
-    def run(state, x_BLD, valid_BM):
-        return nnx.merge(graphdef, state)(x_BLD, Mask(valid_BM=valid_BM))
-
-    y_BLD = attention(x_BLD, Mask(valid_BM=valid_BM))
-    np.testing.assert_allclose(run(state, x_BLD, valid_BM), y_BLD, rtol=1e-5, atol=1e-5)
-
-
 @every_case
 def test_bfloat16_is_close(variant, mix, rng):
     x_BLD = draw_x(rng) / 2.0
@@ -141,14 +115,14 @@ def test_bfloat16_is_close(variant, mix, rng):
 # --- Dropout --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("variant", SINGLE)
+@pytest.mark.parametrize("variant", ["random", "vanilla"])
 def test_dropout_scales_weights_after_the_softmax(variant, rng):
     """Averaged over many keys, dropping weights changes nothing; a single key changes much."""
     attention = make_attention(variant, dropout_rate=0.5)
     x_BLD, mask = jnp.asarray(draw_x(rng)), to_mask(valid_BM=VALID)
     y_BLD = attention(x_BLD, mask)
     keys = jax.random.split(jax.random.key(0), 500)
-    dropped = jax.vmap(lambda key: attention(x_BLD, mask, None, key))(keys)
+    dropped = jax.jit(jax.vmap(lambda key: attention(x_BLD, mask, None, key)))(keys)
     spread = np.std(dropped, axis=0).max()
     assert spread > 0.3
     np.testing.assert_allclose(dropped.mean(0), y_BLD, atol=5 * spread / np.sqrt(len(keys)))
@@ -207,8 +181,8 @@ def test_parameters_of_table_1_and_no_others(variant, mix):
     assert size(rest) == fixed
 
 
-@pytest.mark.parametrize("variant", ["fixed_random", "fixed_random+dense", "random+fixed_random"])
-def test_fixed_random_is_never_trained(variant, rng):
+def test_fixed_random_is_never_trained(rng):
+    variant = "random+fixed_random"
     graphdef, params, fixed = nnx.split(make_attention(variant), nnx.Param, ...)
     x_BLD = jnp.asarray(draw_x(rng))
     optimizer, _ = make_optimizer(
@@ -218,20 +192,20 @@ def test_fixed_random_is_never_trained(variant, rng):
     def loss(params):
         return jnp.sum(jnp.square(nnx.merge(graphdef, params, fixed)(x_BLD, Mask())))
 
+    gradient = jax.jit(jax.grad(loss))
     before = nnx.to_pure_dict(params)
     opt_state = optimizer.init(params)
     for _ in range(2):
-        grads = jax.grad(loss)(params)
+        grads = gradient(params)
         updates, opt_state = optimizer.update(grads, opt_state, params)
         params = optax.apply_updates(params, updates)
     trained = nnx.merge(graphdef, params, fixed)
     after = nnx.to_pure_dict(nnx.state(trained, nnx.Param))
     changed = jax.tree.map(lambda old, new: bool(np.any(old != new)), before, after)
     assert all(jax.tree.leaves(changed))
-    index = variant.split("+").index("fixed_random")
-    table = trained.scores[index].logits_HNN
+    table = trained.scores[1].logits_HNN
     assert not isinstance(table, nnx.Param)
-    drawn = make_attention(variant).scores[index].logits_HNN[...]
+    drawn = make_attention(variant).scores[1].logits_HNN[...]
     np.testing.assert_array_equal(table[...], drawn)
     assert np.std(drawn) > 0.5
 
@@ -344,10 +318,9 @@ def test_longer_than_max_length_is_an_error(variant, mix):
     ):
         with pytest.raises(ValueError, match=rf"{N + 1} tokens .*max_length={N}"):
             call()
-    assert attention(jnp.zeros((1, N, D)), Mask()).shape == (1, N, D)
 
 
-@pytest.mark.parametrize("max_length", [1, 7, 16])
+@pytest.mark.parametrize("max_length", [7, 16])
 def test_factorized_dense_of_any_max_length(max_length, rng):
     """Primes and squares: the outer product has an entry for each of the N positions."""
     attention = make_attention("factorized_dense", max_length=max_length)

@@ -1,0 +1,174 @@
+"""Command lines as a user types them: mistakes cost one plain line and exit status 2."""
+
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+
+from synth.rundir import RunDir
+
+ENDE = "--config=configs/wmt_ende.py:random,scale=tiny"
+
+
+@pytest.fixture
+def refused(start):
+    """Runs an entry point that must refuse; returns the line that says why."""
+
+    def refused(name: str, *argv: str) -> str:
+        running = start(name, *argv).wait()
+        assert "Traceback" not in running.err
+        assert running.err.count("\n") == 1, running.err
+        assert running.err.startswith(f"{name}: ")
+        assert running.out == ""
+        assert running.status == 2
+        return running.err
+
+    return refused
+
+
+def told(line: str, *words: str) -> bool:
+    assert all(word in line for word in words), line
+    return True
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["--stpes=3", ENDE], ["stpes"]),
+        (["--workdir={tmp}/run"], ["--config=configs/", "scale=small"]),
+        ([], ["--config=configs/", "scale=small"]),
+        ([ENDE], ["--workdir="]),
+        ([ENDE, "help"], ["help"]),
+        (
+            ["--config=configs/wmt.py:random", "--workdir={tmp}/run"],
+            ["wmt.py", "configs/wmt_ende.py"],
+        ),
+        (
+            ["--config=configs/wmt_ende.py:rnd", "--workdir={tmp}/run"],
+            ["'rnd'", "factorized_random"],
+        ),
+        (
+            [ENDE, "--config.train.steps=3", "--workdir={tmp}/run"],
+            ["train.steps", "train.num_steps"],
+        ),
+        ([ENDE, "--config.train.num_steps=x", "--workdir={tmp}/run"], ["train.num_steps", "x"]),
+        ([ENDE, "--config.train.num_steps=0", "--workdir={tmp}/run"], ["train.num_steps=0"]),
+        ([ENDE, "--config.model.dtype=float8", "--workdir={tmp}/run"], ["float8", "bfloat16"]),
+        ([ENDE, "--config.optimizer.warmup_steps=0", "--workdir={tmp}/run"], ["warmup_steps=0"]),
+        ([ENDE, "--config.data.task=wmt_ende2", "--workdir={tmp}/run"], ["wmt_ende2", "wmt_ende,"]),
+        ([ENDE, "--config.data.bucket_lengths=wide", "--workdir={tmp}/run"], ["bucket_lengths"]),
+        ([ENDE, "--config.sharding.mesh.data=3", "--workdir={tmp}/run"], ["data=3", "8"]),
+        (
+            [ENDE, "--config.sharding.rules.mlp=tnsr", "--workdir={tmp}/run"],
+            ["mlp", "tnsr", "tensor"],
+        ),
+    ],
+)
+def test_train_refuses(refused, tmp_path, argv, words):
+    argv = [arg.format(tmp=tmp_path) for arg in argv]
+    told(refused("train.py", *argv), *words)
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_paper_scale_without_its_data_names_the_small_one(refused, tmp_path):
+    line = refused(
+        "train.py",
+        "--config=configs/wmt_ende.py:random",
+        f"--config.data.data_dir={tmp_path}/data",
+        f"--workdir={tmp_path}/run",
+    )
+    told(line, "wmt_t2t_translate/de-en", f"{tmp_path}/data", "scale=small")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_workdir_of_another_run_is_refused_with_the_differences(refused, data_dir, trained_ende):
+    before = {path: path.read_bytes() for path in trained_ende.path.iterdir() if path.is_file()}
+    task = trained_ende.info().config.data.task
+    line = refused(
+        "train.py",
+        f"--config=configs/{task}.py:dense,scale=tiny,seed=5",
+        f"--config.data.data_dir={data_dir}",
+        "--config.data.window=512",
+        f"--workdir={trained_ende.path}",
+    )
+    told(line, "seed was 0, is 5", "variant was 'random+vanilla', is 'dense'")
+    assert "window" not in line
+    assert before == {path: path.read_bytes() for path in before}
+
+
+def test_a_directory_of_something_else_is_refused(refused, data_dir, tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    data = f"--config.data.data_dir={data_dir}"
+    told(refused("train.py", ENDE, data, f"--workdir={tmp_path}"), str(tmp_path), "not empty")
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_workdir_that_is_a_file_is_refused(refused, data_dir, tmp_path):
+    (tmp_path / "run").write_text("")
+    data = f"--config.data.data_dir={data_dir}"
+    told(refused("train.py", ENDE, data, f"--workdir={tmp_path}/run"), f"{tmp_path}/run")
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        ([], ["--workdir=", "--render"]),
+        (["--workdir={run}", "--render"], ["--workdir=", "--render"]),
+        (["--workdir={tmp}"], ["{tmp}", "no run"]),
+        (["--workdir={tmp}/nothing"], ["{tmp}/nothing", "no run"]),
+        (["--workdir={run}", "--checkpoint=3"], ["'3'", "2, 4", "best", "last"]),
+        (["--workdir={run}", "--checkpoint=newest"], ["'newest'", "best", "last"]),
+        (["--workdir={run}", "--beam=0"], ["beam=0"]),
+        (["--workdir={run}", "--alpha=-1"], ["alpha=-1"]),
+        (["--workdir={run}", "--split=dev"], ["dev", "validation"]),
+        (["--workdir={run}", "--beam=two"], ["beam", "two"]),
+    ],
+)
+def test_eval_refuses(refused, trained_ende, tmp_path, argv, words):
+    def filled(text):
+        return text.format(run=trained_ende.path, tmp=tmp_path)
+
+    told(refused("eval.py", *map(filled, argv)), *map(filled, words))
+
+
+def test_eval_of_a_run_without_a_checkpoint_says_so(refused, tiny, tmp_path):
+    RunDir(tmp_path / "run").begin(tiny("lm1b:random"))
+    told(refused("eval.py", f"--workdir={tmp_path}/run"), "no checkpoint")
+
+
+def test_eval_of_a_spoilt_run_names_the_file(refused, tmp_path):
+    (tmp_path / "run.json").write_text('{"name": ')
+    told(refused("eval.py", f"--workdir={tmp_path}"), "run.json")
+
+
+def test_render_names_the_bad_line_of_the_store(refused, tmp_path):
+    (tmp_path / "paper.json").write_bytes((ROOT / "results/paper.json").read_bytes())
+    (tmp_path / "runs.jsonl").write_text('{"run": 1}\n')
+    told(refused("eval.py", "--render", f"--results={tmp_path}"), "runs.jsonl:1")
+
+
+def test_describe_needs_no_data_and_no_directory(start):
+    running = start("train.py", "--config=configs/wmt_ende.py:dense", "--describe").wait()
+    assert running.status == 0, running.err
+    assert "total, trained" in running.out
+
+
+@pytest.mark.parametrize("name", ["train.py", "eval.py"])
+def test_help_shows_the_usage(name):
+    """In an interpreter of its own, as a check on the forked ones."""
+    command = [sys.executable, name, "--help"]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert found.returncode == 0
+    assert f"python {name} --" in found.stdout
+    assert "--workdir" in found.stdout
+    assert found.stderr == ""
+
+
+def test_a_mistake_costs_one_line_in_an_interpreter_of_its_own():
+    command = [sys.executable, "train.py", "--config=configs/wmt_ende.py:rnd"]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert found.returncode == 2
+    assert found.stdout == ""
+    assert found.stderr.startswith("train.py: unknown attention variant 'rnd'")
+    assert found.stderr.count("\n") == 1
