@@ -20,6 +20,7 @@ from data import pipelines, sources
 from data.tokenizer import Tokenizer
 from synth import decode, sharding
 from synth.checkpoints import Checkpoints
+from synth.compilation import compiler_options
 from synth.errors import UserError
 from synth.experiment import Experiment, make_experiment, pipeline_settings
 from synth.metrics.bleu import corpus_bleu
@@ -263,7 +264,6 @@ def make_decoder(
     """The jitted (params, fixed, inputs_BM) -> tokens_BT; one program per input length M."""
     max_length = experiment.config.model.max_length
 
-    @jax.jit
     def decode_batch(params, fixed, inputs_BM):
         model: Any = experiment.model(params, fixed)
         batch = inputs_BM.shape[0]
@@ -277,7 +277,7 @@ def make_decoder(
             return decode.greedy(step, cache, batch, length)
         return decode.beam_search(step, cache, batch, beam=beam, alpha=alpha, max_length=length)[0]
 
-    return decode_batch
+    return jax.jit(decode_batch, compiler_options=compiler_options())
 
 
 def _score_bleu(hypotheses, lines, stem: Path, settings, chosen) -> tuple[list, list]:

@@ -14,6 +14,7 @@ from jax.sharding import Mesh
 
 from data import tasks, tokenizer
 from synth import sharding
+from synth.compilation import compiler_options
 from synth.configuration import Config
 from synth.errors import UserError
 from synth.optimizer import make_optimizer
@@ -82,7 +83,8 @@ class Experiment:
             return as_dicts(self._with_moments(params, fixed))
 
         shardings = self.shardings()
-        return jax.jit(init, out_shardings=shardings)(jax.random.key(self.config.seed))
+        jitted = jax.jit(init, out_shardings=shardings, compiler_options=compiler_options())
+        return jitted(jax.random.key(self.config.seed))
 
     def abstract_state(self) -> TrainState:
         """Shapes, dtypes and shardings of the state, for restoring a checkpoint into."""

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from synth.compilation import compiler_options
 from synth.experiment import Experiment, TrainState
 from synth.losses import smoothed_loss, token_nll
 
@@ -59,10 +60,15 @@ def make_train_step(experiment: Experiment) -> Callable[[TrainState, Batch], Tra
             params=optax.apply_updates(state.params, updates),
             fixed=state.fixed,
             opt_state=opt_state,
-            sums=_add_sums(state, loss, tokens, optax.global_norm(grads), train.log_every),
+            sums=_add_sums(state, loss, tokens, optax.tree.norm(grads), train.log_every),
         )
 
-    return jax.jit(train_step, donate_argnums=0, out_shardings=experiment.shardings())
+    return jax.jit(
+        train_step,
+        donate_argnums=0,
+        out_shardings=experiment.shardings(),
+        compiler_options=compiler_options(),
+    )
 
 
 def _add_sums(state: TrainState, loss, tokens, grad_norm, log_every: int) -> dict[str, Any]:
@@ -100,4 +106,4 @@ def make_nll_step(experiment: Experiment) -> Callable[[Any, Any, Batch], jax.Arr
         logits_BLV = experiment.model(params, fixed)(batch)
         return jnp.sum(token_nll(logits_BLV, batch["targets"]), axis=-1)
 
-    return jax.jit(nll_step)
+    return jax.jit(nll_step, compiler_options=compiler_options())

@@ -5,7 +5,11 @@ dimension key is that of `synth.attention`.
 """
 
 import math
+from collections.abc import Callable
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
@@ -34,20 +38,44 @@ CASES = [
     ("random+dense+vanilla", "softmax"),
     ("random+dense+vanilla", "sum"),
 ]
-IDS = [variant if variant in SINGLE else f"{variant},{mix}" for variant, mix in CASES]
+# Fewer, for tests of whole models.
+MODEL_CASES = [
+    *((name, "softmax") for name in SINGLE),
+    ("random+vanilla", "softmax"),
+    ("dense+vanilla", "sigmoid"),
+    ("random+factorized_dense", "sum"),
+    ("random+dense+vanilla", "softmax"),
+]
+
+
+def ids(cases) -> list[str]:
+    """Readable names of cases."""
+    return [variant if variant in SINGLE else f"{variant},{mix}" for variant, mix in cases]
+
+
+IDS, MODEL_IDS = ids(CASES), ids(MODEL_CASES)
 
 # No two sizes alike, so that no axis can stand for another; N = 12 has unequal divisors 4 and 3.
 N, D, H, K = 12, 5, 2, 3
 ATTENTION = dict(rank=2, random_initializer="normal", random_scale=1.0, fixed_random_scale=1.0)
 
 
-def randomise(module: nnx.Module, seed: int = 0) -> None:
-    """Replaces all that starts at 0 or 1 (mixture weights, biases, norms) by something uneven."""
+def filled(make: Callable[[], nnx.Module], seed: int = 0) -> Any:
+    """The module that `make` makes, with parameters drawn by numpy.
+
+    They are uneven where a fresh module has zeros and ones (mixture weights, biases, norms), large
+    enough for weights far from uniform, and quicker to have: `make` itself computes nothing.
+    """
+    graphdef, state = nnx.split(nnx.eval_shape(make))
     rng = np.random.default_rng(seed)
-    for _, variable in nnx.to_flat_state(nnx.state(module)):
-        values = np.asarray(variable[...])
-        if np.all(values == values.flat[0]):
-            variable[...] = variable[...] + rng.normal(0.4, 0.7, size=values.shape)
+
+    def draw(path, leaf):
+        name = next(str(entry.key) for entry in reversed(path) if hasattr(entry, "key"))
+        mean = {"scale_D": 1.0, "gate": 0.5}.get(name, 0.0)
+        spread = 1.0 if name.endswith(("HNN", "HNR", "TH")) else 0.5
+        return jnp.asarray(rng.normal(mean, spread, size=leaf.shape), leaf.dtype)
+
+    return nnx.merge(graphdef, jax.tree_util.tree_map_with_path(draw, state))
 
 
 def parameters(module: nnx.Module) -> dict:

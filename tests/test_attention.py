@@ -1,5 +1,7 @@
 """SelfAttention against the paper's formulas in numpy, its parameters and its errors."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,15 +22,17 @@ B, L = 3, 7
 every_case = pytest.mark.parametrize(("variant", "mix"), CASES, ids=IDS)
 
 
-def make_attention(variant: str, mix: str = "softmax", **changes) -> SelfAttention:
-    settings = dict(
+def initial_attention(variant: str, mix: str = "softmax", **changes) -> SelfAttention:
+    settings: dict[str, Any] = dict(
         model_dim=D, num_heads=H, head_dim=K, max_length=N, dropout_rate=0.0, dtype=jnp.float32
     )
-    rngs = nnx.Rngs(params=jax.random.key(1))
     settings |= reference.ATTENTION | changes
-    attention = SelfAttention(variant=variant, mix=mix, rngs=rngs, **settings)
-    reference.randomise(attention)
-    return attention
+    rngs = nnx.Rngs(params=jax.random.key(1))
+    return SelfAttention(variant=variant, mix=mix, rngs=rngs, **settings)
+
+
+def make_attention(variant: str, mix: str = "softmax", **changes) -> SelfAttention:
+    return reference.filled(lambda: initial_attention(variant, mix, **changes))
 
 
 def draw_x(rng, batch=B, length=L):
@@ -211,7 +215,7 @@ def test_fixed_random_is_never_trained(rng):
 
 
 def test_tables_are_per_head_and_drawn_apart():
-    attention = make_attention("random+fixed_random")
+    attention = initial_attention("random+fixed_random")
     random_HNN, fixed_HNN = (score.logits_HNN[...] for score in attention.scores)
     assert not np.allclose(random_HNN, fixed_HNN)
     assert not np.allclose(random_HNN[0], random_HNN[1])
@@ -229,14 +233,16 @@ def test_random_initializers(kind):
 
 def test_factorized_random_has_the_scale_of_random():
     for rank in (2, 8):
-        attention = make_attention("factorized_random", max_length=100, rank=rank, random_scale=0.3)
+        attention = initial_attention(
+            "factorized_random", max_length=100, rank=rank, random_scale=0.3
+        )
         score = attention.scores[0]
         product = np.einsum("hlr,hmr->hlm", score.query_HNR[...], score.key_HNR[...])
         assert product.std() == pytest.approx(0.3, rel=0.2)
 
 
 def test_random_scales_are_read_by_their_own_term():
-    attention = make_attention("random+fixed_random", random_scale=0.02, fixed_random_scale=1.0)
+    attention = initial_attention("random+fixed_random", random_scale=0.02, fixed_random_scale=1.0)
     trained, fixed = (np.std(score.logits_HNN[...]) for score in attention.scores)
     assert trained == pytest.approx(0.02, rel=0.2)
     assert fixed == pytest.approx(1.0, rel=0.2)
@@ -256,18 +262,14 @@ def test_mixture_weights_sum_to_one(variant, mix):
     assert weights_TH.shape == (num_terms, H)
     assert np.all(weights_TH > 0.0)
     np.testing.assert_allclose(weights_TH.sum(0), 1.0, rtol=1e-6)
-    assert np.abs(weights_TH - 1.0 / num_terms).max() > 0.05  # `randomise` moved them
+    assert np.abs(weights_TH - 1.0 / num_terms).max() > 0.05  # not where they start
     per_head = not np.allclose(weights_TH[:, 0], weights_TH[:, 1])
     assert per_head == (mix == "softmax")
 
 
 @pytest.mark.parametrize("mix", ["softmax", "sigmoid"])
 def test_mixtures_start_even(mix):
-    rngs = nnx.Rngs(params=jax.random.key(0))
-    sizes = dict(model_dim=D, num_heads=H, head_dim=K, max_length=N, **reference.ATTENTION)
-    attention = SelfAttention(
-        variant="random+vanilla", mix=mix, dropout_rate=0.0, dtype=jnp.float32, rngs=rngs, **sizes
-    )
+    attention = initial_attention("random+vanilla", mix)
     np.testing.assert_allclose(attention.mixture.weights_TH(), 0.5)
 
 

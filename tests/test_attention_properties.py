@@ -1,6 +1,7 @@
 """What must hold for attention however it is computed: its paths agree, masks are exact."""
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +12,7 @@ from flax import nnx
 from synth.attention import SelfAttention
 from synth.attention.attend import attend, masked_softmax, reference
 from synth.attention.terms import Factored, Full, Mask, Shared, causal_LM
-from tests.reference import ATTENTION, CASES, IDS, D, H, K, N, randomise
+from tests.reference import ATTENTION, CASES, IDS, D, H, K, N, filled
 
 B, L = 4, 7
 every_case = pytest.mark.parametrize(("variant", "mix"), CASES, ids=IDS)
@@ -90,7 +91,9 @@ def test_attend_equals_reference(forms, mask, rng):
     weigh_BLHK = jnp.asarray(rng.normal(size=value_BMHK.shape), jnp.float32)
     for factors_LM in (None, dropout_LM):
         inputs = (forms, arrays, value_BMHK, MASKS[mask], factors_LM, weigh_BLHK)
-        assert_same(outputs_and_gradients(attend, *inputs), outputs_and_gradients(reference, *inputs))
+        assert_same(
+            outputs_and_gradients(attend, *inputs), outputs_and_gradients(reference, *inputs)
+        )
 
 
 PADDED = 16
@@ -197,13 +200,13 @@ def test_masked_softmax_of_impossible_rows():
 
 
 def make_attention(variant: str, mix: str) -> SelfAttention:
-    settings = dict(
+    settings: dict[str, Any] = dict(
         model_dim=D, num_heads=H, head_dim=K, max_length=N, dropout_rate=0.0, dtype=jnp.float32
     )
-    rngs = nnx.Rngs(params=jax.random.key(2))
-    attention = SelfAttention(variant=variant, mix=mix, rngs=rngs, **settings, **ATTENTION)
-    randomise(attention)
-    return attention
+    settings |= ATTENTION
+    return filled(
+        lambda: SelfAttention(variant=variant, mix=mix, rngs=nnx.Rngs(params=0), **settings)
+    )
 
 
 def influence_LM(function, x_LD) -> np.ndarray:

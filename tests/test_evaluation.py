@@ -158,24 +158,39 @@ def test_a_language_model_is_not_translated(scored_lm):
 # --- Translation ----------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def babbler(trained_ende):
+    """(experiment, params, fixed) of a translator that says something else about each line."""
+    experiment = evaluation.load(trained_ende, "last")[0]
+    state = experiment.init_state()
+    # Untrained, and looking hard at single tokens of the source.
+    cross = state.params["decoder"]["blocks"][0]["cross_attention"]
+    cross["score"]["key_DHK"] *= 30.0
+    cross["output_HKD"] *= 5.0
+    return experiment, state.params, state.fixed
+
+
 @pytest.mark.parametrize("beam", [1, 3])
-def test_translations_do_not_depend_on_the_batch(trained_ende, scored_ende, beam):
-    experiment, _, params, fixed = evaluation.load(trained_ende, "last")
+def test_translations_do_not_depend_on_the_batch(babbler, beam):
+    experiment, params, fixed = babbler
     text = evaluation.open_split(experiment, "validation")
     settings = {"beam": beam, "alpha": 0.6, "extra_length": 8}
-    found = []
-    for batch_tokens, multiple in ((512, 8), (1024, 16)):
-        experiment.config.data.batch_multiple = multiple
-        found.append(
-            evaluation.translate(
-                experiment, params, fixed, text, batch_tokens=batch_tokens, **settings
-            )
+
+    def translate(text, batch_tokens: int) -> list[str]:
+        return evaluation.translate(
+            experiment, params, fixed, text, batch_tokens=batch_tokens, **settings
         )
-    assert len(found[0]) == LINES
-    assert found[0] == found[1]
-    assert len(set(found[0])) > 1
-    # The order of the lines is that of the split, not of their lengths.
-    assert hypotheses_of(scored_ende[beam > 1]) == [" ".join(h.splitlines()) for h in found[0]]
+
+    found = translate(text, 512)
+    assert len(found) == LINES
+    assert len(set(found)) > LINES // 2
+    assert translate(text, 1024) == found
+    # Each translation is that of the line at its place.
+    lines = text.__getitems__([17, 2, 11])
+    some = sources.TextSplit(
+        lines, input_feature="inputs", target_feature="targets", identity="some"
+    )
+    assert translate(some, 512) == [found[17], found[2], found[11]]
 
 
 def hypotheses_of(scored: evaluation.Scored) -> list[str]:
@@ -185,8 +200,22 @@ def hypotheses_of(scored: evaluation.Scored) -> list[str]:
     return lines
 
 
-def test_translations_do_not_see_the_references(trained_ende):
-    experiment, _, params, fixed = evaluation.load(trained_ende, "last")
+def test_the_file_has_a_line_for_each_line_in_order(trained_ende, monkeypatch):
+    """Whatever a model says: line ends inside of a hypothesis, and nothing at all."""
+    said = [f"{n} Seiten\n drucken\u2028 \u00a0bald" if n % 3 else "" for n in range(LINES)]
+    monkeypatch.setattr(evaluation, "translate", lambda *args, **kwargs: said)
+    scored = evaluation.evaluate(trained_ende, split="test", beam=2, alpha=0.0)
+    expected = [f"{n} Seiten  drucken  \u00a0bald" if n % 3 else "" for n in range(LINES)]
+    assert hypotheses_of(scored) == expected
+    references = [line["targets"] for line in lines_of(trained_ende, "test")]
+    bleu = next(figure for figure in scored.figures if figure.metric == "bleu")
+    assert bleu.empty_outputs == 8
+    expected_bleu = sacrebleu.corpus_bleu(expected, [references], force=True).score
+    assert math.isclose(bleu.value, expected_bleu, abs_tol=1e-9)
+
+
+def test_translations_do_not_see_the_references(trained_ende, babbler):
+    experiment, params, fixed = babbler
     lines = lines_of(trained_ende)[:8]
     rows = [lines, [{**line, "targets": "ganz etwas anderes " * n} for n, line in enumerate(lines)]]
     settings = {"beam": 1, "alpha": 0.0, "extra_length": 8, "batch_tokens": 512}

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import pytest
 from conftest import ROOT
+from jax.sharding import PartitionSpec
 from test_training import NO_DROPOUT, SMOOTH_ADAM, assert_close, some_batches
 
 from synth import evaluation, training
@@ -195,8 +196,11 @@ def test_what_cannot_be_split_names_the_numbers(tiny, tmp_path, changes, words):
 def test_an_axis_can_be_left_whole(tiny):
     changes = mesh_of(2, 1, 4) | {"sharding.rules.heads": ""}
     shardings = make_experiment(tiny("lm1b:vanilla", changes).config).shardings()
-    axes = {axis for spec in specs(shardings.params).values() for axis in spec}
-    assert axes == {None, "tensor"}
+    by_name = {name.rpartition("'")[0]: spec for name, spec in specs(shardings.params).items()}
+    (value,) = [spec for name, spec in by_name.items() if name.endswith("value_DHK")]
+    (hidden,) = [spec for name, spec in by_name.items() if name.endswith("in_DF")]
+    assert value == PartitionSpec("fsdp", None, None)
+    assert hidden == PartitionSpec("fsdp", "tensor")
 
 
 # --- Checkpoints ----------------------------------------------------------------------------------
