@@ -35,7 +35,7 @@ results: $(VENV)/.installed
 	$(RUN) eval.py --render
 
 clean:
-	rm -rf $(VENV) cache runs
+	rm -rf $(VENV) cache
 
 # The requirements are installed again when their file changes.
 $(VENV)/.installed: requirements.txt

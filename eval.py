@@ -33,6 +33,7 @@ def main() -> None:
         from synth import evaluation, records, results
         from synth.rundir import RunDir
 
+        results.check(results_dir)  # before the work, not after it
         run = RunDir(WORKDIR.value)
         scored = evaluation.evaluate(
             run,
@@ -41,9 +42,9 @@ def main() -> None:
             alpha=ALPHA.value,
             checkpoint=CHECKPOINT.value,
         )
-        found = records.make_records(run, scored, cli.command())
-        results.append(results_dir / "runs.jsonl", found)
-        print(report.scored_text(run.path, scored))
+        store = results_dir / "runs.jsonl"
+        print(report.scored_text(run.path, scored), f"  {store}", sep="\n", flush=True)
+        results.append(store, records.make_records(run, scored, cli.command()))
     report.render(results_dir)
 
 

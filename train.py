@@ -25,6 +25,8 @@ def main() -> int:
 
         print(describe.to_json(config) if JSON.value else describe.to_text(config))
         return 0
+    if JSON.value:
+        raise UserError("--json goes with --describe")
     if not WORKDIR.value:
         raise UserError("name a directory for the run: --workdir=runs/NAME")
     from synth import training

@@ -130,7 +130,7 @@ def transformer_base(row: Row, *, task: str, dataset: str) -> Config:
             decode=dict(
                 beam=4,
                 alpha=0.6,
-                # Vaswani et al.: the source's length + 50.
+                # Vaswani et al.: the source's length + 50. Ours counts from its bucket's length.
                 extra_length=50,
                 batch_tokens=16384,
             ),

@@ -61,7 +61,13 @@ class Tokenizer:
         """Reads a model file; a `DataError` if there is none."""
         if not Path(path).is_file():
             raise DataError(f"there is no vocabulary at {path}")
-        return cls(Path(path).read_bytes())
+        try:
+            tokenizer = cls(Path(path).read_bytes())
+        except RuntimeError:
+            tokenizer = None
+        if tokenizer is None or not tokenizer.vocab_size:
+            raise DataError(f"{path} is no sentencepiece vocabulary; deleted, it is made again")
+        return tokenizer
 
     @property
     def vocab_size(self) -> int:

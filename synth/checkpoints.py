@@ -114,9 +114,11 @@ class Checkpoints:
         )
         try:
             restored: Any = self._manager.restore(step, args=args)
-        except (ValueError, KeyError) as error:
+        except (ValueError, KeyError, OSError) as error:
+            reason = str(error).strip().splitlines()[0]
             raise UserError(
-                f"checkpoint {step} in {self._directory} does not fit the model: {error}"
+                f"the checkpoint {self._directory / str(step)} cannot be read, or is of another "
+                f"model: {reason}. Without that directory the run goes on from the one before"
             ) from error
         return Restored(step, restored.state, restored.data["iterator"], restored.meta)
 

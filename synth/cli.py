@@ -34,6 +34,12 @@ def run(main: Callable[[], int | None], config: Flag | None = None) -> None:
     except (UserError, DataError, flags.Error) as error:
         print(f"{os.path.basename(sys.argv[0])}: {error}", file=sys.stderr)
         sys.exit(2)
+    except OSError as error:  # a full disk, a read-only directory
+        print(
+            f"{os.path.basename(sys.argv[0])}: {error.strerror or error}: {error.filename or ''}",
+            file=sys.stderr,
+        )
+        sys.exit(2)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)
@@ -52,7 +58,7 @@ def _parse(argv: Sequence[str], config: Flag | None) -> None:
 
 
 def _set_up() -> None:
-    # Orbax and others tell about their inner life on absl's log; warnings and errors are enough.
+    # Orbax and others tell about their inner life on absl's log: errors are enough.
     logging.set_verbosity(logging.ERROR)
     import jax
 

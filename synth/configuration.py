@@ -75,6 +75,7 @@ class Flag:
           UserError: for a missing or wrong config, or an override of a key that it lacks.
         """
         rest, names = _take_config(argv)
+        rest = [arg.replace("-", "--", 1) if arg.startswith("-config.") else arg for arg in rest]
         if not names:
             if any(arg.startswith("--config.") for arg in argv):
                 raise UserError("--config.KEY=VALUE needs --config=FILE:ROW")
@@ -95,6 +96,11 @@ class Flag:
                 "--config=configs/wmt_ende.py:random+vanilla,scale=small"
             )
         config = canonical(self._holder.value)
+        if config.scale != self._named.scale:
+            raise UserError(
+                f"--config.scale={config.scale} does not change the scale; name it in the row: "
+                f"--config=FILE:VARIANT,scale={config.scale}"
+            )
         self.overrides = difference(self._named, config)
         return config
 

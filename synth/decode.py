@@ -146,9 +146,9 @@ def _advance(step: Step, beams: Beams, beam: int, alpha: float) -> Beams:
     tokens_BCT = jnp.take_along_axis(beams.live_tokens_BWT, from_BC[..., None], axis=1)
     at_index_T = jnp.arange(max_length) == index
     tokens_BCT = jnp.where(at_index_T, token_BC[..., None], tokens_BCT)
-    ends_BC = token_BC == EOS_ID
+    ends_BC = (token_BC == EOS_ID) & (top_logp_BC > NEGATIVE / 2)  # a dead beam ends nothing
 
-    live_logp_BC = jnp.where(ends_BC, NEGATIVE, top_logp_BC)
+    live_logp_BC = jnp.where(token_BC == EOS_ID, NEGATIVE, top_logp_BC)
     live_logp_BW, live_BW = jax.lax.top_k(live_logp_BC, beam)
     parent_BW = jnp.take_along_axis(from_BC, live_BW, axis=1)
 

@@ -9,7 +9,7 @@ import jax
 from flax import nnx
 
 from data import tasks
-from synth.attention.scores import divisor_below_root
+from synth.attention.scores import factor_sizes
 from synth.configuration import Config
 from synth.experiment import abstract_model
 from synth.variants import parse_variant
@@ -96,7 +96,7 @@ def _self_attention_operations(model: Config) -> int:
         "vanilla": 2 * projection + 2 * length * width,
         "dense": projection + 2 * length * width,
         "factorized_dense": projection
-        + 2 * width * sum(_factors(length))
+        + 2 * width * sum(factor_sizes(length))
         + length * model.num_heads,
         "random": 0,
         "fixed_random": 0,
@@ -104,11 +104,6 @@ def _self_attention_operations(model: Config) -> int:
     }
     terms = sum(scores[name] for name in parse_variant(model.attention.variant))
     return terms + 2 * projection + 2 * length * width
-
-
-def _factors(length: int) -> tuple[int, int]:
-    small = divisor_below_root(length)
-    return small, length // small
 
 
 def to_json(config: Config) -> str:

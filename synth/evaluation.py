@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import math
+import sys
 import time
+import unicodedata
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,15 +23,15 @@ from data import pipelines, sources
 from data.tokenizer import Tokenizer
 from synth import decode, sharding
 from synth.checkpoints import Checkpoints
-from synth.compilation import compiler_options
+from synth.compilation import jit
 from synth.errors import UserError
-from synth.experiment import Experiment, make_experiment, pipeline_settings
+from synth.experiment import Experiment, make_experiment, open_split, pipeline_settings
+from synth.files import write_text
 from synth.metrics.bleu import corpus_bleu
 from synth.metrics.perplexity import Sums, perplexity, text_counts
 from synth.progress import say
-from synth.rundir import RunDir, write_text
+from synth.rundir import RunDir
 from synth.steps import make_nll_step
-from synth.training import open_split
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +58,7 @@ class Scored:
       figures: the scores.
       samples: (source, reference, hypothesis) of a few lines; empty for language models.
       files: what was written into the run directory.
-      params: trained and fixed parameters.
+      params: number of trained parameters.
       seconds: time it took.
     """
 
@@ -107,6 +110,8 @@ def evaluate(
     chosen = {} if checkpoint == "last" else {"checkpoint": checkpoint}
 
     figures, files = _score_likelihood(experiment, params, fixed, text, stem, chosen)
+    if text.invalid:
+        say(f"{len(text.invalid)} lines of {split} are not UTF-8; their bad bytes became U+FFFD")
     samples: list[tuple[str, str, str]] = []
     if experiment.task.kind == "translation":
         hypotheses = translate(experiment, params, fixed, text, **settings)
@@ -121,7 +126,7 @@ def evaluate(
         figures=figures,
         samples=samples,
         files=files,
-        params=sum(leaf.size for leaf in jax.tree.leaves((params, fixed))),
+        params=sum(leaf.size for leaf in jax.tree.leaves(params)),
         seconds=time.monotonic() - start,
     )
 
@@ -133,13 +138,17 @@ def load(run: RunDir, checkpoint: str) -> tuple[Experiment, int, Any, Any]:
     # Scores depend neither on the mesh nor on the batch: take whatever devices are here.
     config.sharding.mesh = dict(data=-1, fsdp=1, tensor=1)
     config.data.batch_multiple = math.lcm(8, jax.device_count())
+    least = config.model.max_length * config.data.batch_multiple
+    config.data.batch_tokens = max(config.data.batch_tokens, least)
+    config.decode.batch_tokens = max(config.decode.batch_tokens, least)
     config.train.accumulate_steps = 1
     if not run.checkpoints.is_dir():
         raise UserError(f"--workdir={run.path} has no checkpoint yet: train it first")
     experiment = make_experiment(config, Tokenizer.load(run.vocabulary))
     checkpoints = Checkpoints(run.checkpoints, keep=config.train.keep_checkpoints)
-    restored = checkpoints.restore(checkpoints.resolve(checkpoint), experiment.abstract_state())
-    checkpoints.close()
+    with contextlib.closing(checkpoints):
+        step = checkpoints.resolve(checkpoint)
+        restored = checkpoints.restore(step, experiment.abstract_state())
     if restored.meta["vocabulary"] != experiment.tokenizer.hash:
         raise UserError(
             f"checkpoint {restored.step} was trained with the vocabulary "
@@ -241,7 +250,7 @@ def translate(
     batches = pipelines.eval_batches(
         text,
         experiment.tokenizer,
-        batch_tokens=max(batch_tokens, experiment.config.model.max_length * 8),
+        batch_tokens=batch_tokens,
         sources_only=True,
         **pipeline_settings(experiment),
     )
@@ -254,7 +263,8 @@ def translate(
         tokens_BT, index_B = _gather((tokens_BT, arrays["index"]))
         for line, index in zip(experiment.tokenizer.decode(tokens_BT), index_B, strict=True):
             if index >= 0:
-                hypotheses[index] = line
+                # One line, composed as the references are: what is saved is what is scored.
+                hypotheses[index] = unicodedata.normalize("NFC", " ".join(line.splitlines()))
     return hypotheses
 
 
@@ -277,13 +287,13 @@ def make_decoder(
             return decode.greedy(step, cache, batch, length)
         return decode.beam_search(step, cache, batch, beam=beam, alpha=alpha, max_length=length)[0]
 
-    return jax.jit(decode_batch, compiler_options=compiler_options())
+    return jit(decode_batch)
 
 
 def _score_bleu(hypotheses, lines, stem: Path, settings, chosen) -> tuple[list, list]:
     beam, alpha, extra = settings["beam"], settings["alpha"], settings["extra_length"]
     path = stem.with_name(f"{stem.name}-beam{beam}-alpha{alpha:g}.txt")
-    write_text(path, "".join(" ".join(line.splitlines()) + "\n" for line in hypotheses))
+    write_text(path, "".join(line + "\n" for line in hypotheses))
     scores = corpus_bleu(hypotheses, [line["targets"] for line in lines])
     for warning in next(iter(scores.values())).warnings:
         say(f"note: {warning}")
@@ -323,4 +333,6 @@ def _gather(arrays: Any) -> Any:
 
 
 def _progress(batches: pipelines.EvalBatches, what: str):
-    return tqdm(batches, desc=what, unit="batch", mininterval=1.0, dynamic_ncols=True)
+    if not sys.stderr.isatty():
+        say(f"{what}: {len(batches)} batches")
+    return tqdm(batches, desc=what, unit="batch", dynamic_ncols=True, disable=None)

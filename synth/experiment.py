@@ -12,9 +12,9 @@ import optax
 from flax import nnx
 from jax.sharding import Mesh
 
-from data import tasks, tokenizer
+from data import sources, tasks, tokenizer
 from synth import sharding
-from synth.compilation import compiler_options
+from synth.compilation import jit
 from synth.configuration import Config
 from synth.errors import UserError
 from synth.optimizer import make_optimizer
@@ -83,8 +83,7 @@ class Experiment:
             return as_dicts(self._with_moments(params, fixed))
 
         shardings = self.shardings()
-        jitted = jax.jit(init, out_shardings=shardings, compiler_options=compiler_options())
-        return jitted(jax.random.key(self.config.seed))
+        return jit(init, out_shardings=shardings)(jax.random.key(self.config.seed))
 
     def abstract_state(self) -> TrainState:
         """Shapes, dtypes and shardings of the state, for restoring a checkpoint into."""
@@ -197,3 +196,8 @@ def pipeline_settings(experiment: Experiment) -> dict[str, Any]:
         process_index=jax.process_index(),
         process_count=jax.process_count(),
     )
+
+
+def open_split(experiment: Experiment, split: str) -> sources.TextSplit:
+    """The text of one split of the run's data set."""
+    return sources.open_split(experiment.dataset, split, data_dir=experiment.config.data.data_dir)

@@ -17,15 +17,17 @@ def say(text: str) -> None:
 class Progress:
     """Rate and time left of a training run, not counting evaluation and checkpoints."""
 
-    def __init__(self, step: int, last: int):
+    def __init__(self, step: int, last: int, seconds: float = 0.0):
+        """Starts at `step` of `last`, after `seconds` that earlier starts of the run took."""
         self._last = last
-        self._start = self._mark = time.monotonic()
+        self._mark = time.monotonic()
+        self._start = self._mark - seconds
         self._mark_step = step
         self._seconds_per_step: float | None = None
 
     @property
     def seconds(self) -> float:
-        """Seconds of this process spent in training steps."""
+        """Seconds spent in training steps, over all starts of the run."""
         return time.monotonic() - self._start
 
     @contextlib.contextmanager

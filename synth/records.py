@@ -90,7 +90,7 @@ def recorded_overrides(info: RunInfo, step: int) -> dict[str, Any]:
         for key, value in info.overrides.items()
         if not key.startswith(_NO_OVERRIDE)
     }
-    if step < info.config.train.num_steps:
+    if step != info.config.train.num_steps:
         overrides["train.num_steps"] = step
     return overrides
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from data.tokenizer import Tokenizer
 from synth import configuration
 from synth.configuration import Config
 from synth.errors import UserError
+from synth.files import write_text
 
 # Keys and sections that may change when a run goes on: they do not change what a step computes.
 # The T2T schedule does not depend on the number of steps, so a longer run is the same run.
@@ -58,24 +58,30 @@ class RunDir:
         self.eval = self.path / "eval"
         self._info = self.path / "run.json"
 
+    def check(self, info: RunInfo) -> None:
+        """Raises UserError unless this is a new directory or one of the same run."""
+        if self._info.exists():
+            self._check_same(info)
+        elif self.path.exists() and not self.path.is_dir():
+            raise UserError(f"--workdir={self.path} is a file; name a directory")
+        elif self.path.exists() and any(not _is_draft(path) for path in self.path.iterdir()):
+            raise UserError(
+                f"--workdir={self.path} is not empty and holds no run; name a new directory"
+            )
+
     def begin(self, info: RunInfo) -> None:
-        """Creates the directory, or checks that it belongs to the same run.
+        """Creates the directory of a new run, or checks that it is one of the same run.
 
         Raises:
           UserError: if it holds another run; the message names the keys that differ.
         """
-        if not self._info.exists():
-            if self.path.exists() and any(self.path.iterdir()):
-                raise UserError(
-                    f"--workdir={self.path} is not empty and holds no run; name a new directory"
-                )
-            try:
-                self.path.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise UserError(f"cannot make --workdir={self.path}: {error.strerror}") from error
-        else:
-            self._check_same(info)
-        self._write_info(info)
+        self.check(info)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"cannot make --workdir={self.path}: {error.strerror}") from error
+        record = dataclasses.asdict(info) | {"config": info.config.to_dict()}
+        write_text(self._info, json.dumps(record, indent=2, sort_keys=True) + "\n")
 
     def _check_same(self, info: RunInfo) -> None:
         old, new = self.info().config, info.config
@@ -102,12 +108,8 @@ class RunDir:
             record = json.loads(self._info.read_text(encoding="utf-8"))
             config = configuration.from_dict(record["config"])
             return RunInfo(record["name"], record["overrides"], config, record["command"])
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{self._info} cannot be read: {error!r}") from error
-
-    def _write_info(self, info: RunInfo) -> None:
-        record = dataclasses.asdict(info) | {"config": info.config.to_dict()}
-        write_text(self._info, json.dumps(record, indent=2, sort_keys=True) + "\n")
 
     def set_vocabulary(self, tokenizer: Tokenizer) -> None:
         """Puts the vocabulary into a new run; in an old one it must be the same."""
@@ -127,9 +129,12 @@ class RunDir:
         records = []
         for line in self.metrics.read_text(encoding="utf-8").splitlines():
             try:
-                records.append(json.loads(line))
+                record = json.loads(line)
             except json.JSONDecodeError:
                 break
+            if not isinstance(record, dict) or not {"step", "timing"} <= record.keys():
+                raise UserError(f"{self.metrics} holds a line that is no record: {line:.60}")
+            records.append(record)
         return records
 
 
@@ -145,6 +150,8 @@ class MetricsLog:
 
         kept = [record for record in run.read_metrics() if record["step"] <= step]
         write_text(run.metrics, "".join(json.dumps(record) + "\n" for record in kept))
+        # Seconds of training that earlier starts of the run took.
+        self.seconds = max((record["timing"].get("seconds", 0.0) for record in kept), default=0.0)
         self._file = run.metrics.open("a", encoding="utf-8")
         self._events = SummaryWriter(str(run.path), purge_step=step + 1, write_to_disk=True)
 
@@ -163,8 +170,6 @@ class MetricsLog:
         self._events.close()
 
 
-def write_text(path: Path, text: str) -> None:
-    """Replaces a file in one step, so that a crash leaves the old or the new one."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(path)
+def _is_draft(path: Path) -> bool:
+    """What a start that was killed before it wrote run.json may have left."""
+    return path.name.startswith(".run.json.")

@@ -80,6 +80,12 @@ def state_shardings(state: Any, mesh: Mesh, rules: Mapping[str, str]) -> Any:
             return replicated(mesh)
         axes = variable.get_metadata().get("axes") or ()
         spec = [rules.get(axis, "") or None if axis else None for axis in axes]
+        named = [axis for axis in spec if axis]
+        if len(set(named)) < len(named):
+            raise UserError(
+                f"sharding.rules put {axes} on the mesh axes {named}: an array can be split over a "
+                "mesh axis only once"
+            )
         _check_divisible(variable.shape, axes, spec, mesh)
         return variable.replace(NamedSharding(mesh, PartitionSpec(*spec)))
 

@@ -9,14 +9,11 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from synth.compilation import compiler_options
+from synth.compilation import jit
 from synth.experiment import Experiment, TrainState
 from synth.losses import smoothed_loss, token_nll
 
 Batch = dict[str, jax.Array]
-
-# What a batch is weighed by and what is not fed to the model.
-_NOT_MODEL = ("index",)
 
 
 def make_train_step(experiment: Experiment) -> Callable[[TrainState, Batch], TrainState]:
@@ -63,12 +60,7 @@ def make_train_step(experiment: Experiment) -> Callable[[TrainState, Batch], Tra
             sums=_add_sums(state, loss, tokens, optax.tree.norm(grads), train.log_every),
         )
 
-    return jax.jit(
-        train_step,
-        donate_argnums=0,
-        out_shardings=experiment.shardings(),
-        compiler_options=compiler_options(),
-    )
+    return jit(train_step, donate_argnums=0, out_shardings=experiment.shardings())
 
 
 def _add_sums(state: TrainState, loss, tokens, grad_norm, log_every: int) -> dict[str, Any]:
@@ -102,8 +94,7 @@ def make_nll_step(experiment: Experiment) -> Callable[[Any, Any, Batch], jax.Arr
     """The jitted (params, fixed, batch) -> nll_B: nats per row, without smoothing or dropout."""
 
     def nll_step(params, fixed, batch):
-        batch = {name: rows for name, rows in batch.items() if name not in _NOT_MODEL}
         logits_BLV = experiment.model(params, fixed)(batch)
         return jnp.sum(token_nll(logits_BLV, batch["targets"]), axis=-1)
 
-    return jax.jit(nll_step, compiler_options=compiler_options())
+    return jit(nll_step)

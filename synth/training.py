@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import os
 import signal
 from collections.abc import Iterator
 from typing import Any
@@ -13,12 +14,18 @@ import grain
 import jax
 import numpy as np
 
-from data import pipelines, report, sources
+from data import pipelines, report
 from synth import sharding
 from synth.checkpoints import Checkpoints
-from synth.configuration import Config
+from synth.configuration import Config, flatten
 from synth.errors import UserError
-from synth.experiment import Experiment, TrainState, make_experiment, pipeline_settings
+from synth.experiment import (
+    Experiment,
+    TrainState,
+    make_experiment,
+    open_split,
+    pipeline_settings,
+)
 from synth.progress import Progress, say
 from synth.rundir import MetricsLog, RunDir, RunInfo
 from synth.steps import make_nll_step, make_train_step
@@ -42,36 +49,57 @@ def train(info: RunInfo, run: RunDir) -> Outcome:
       UserError, data.DataError: for whatever the user can mend; checkpoints are kept.
     """
     config = info.config
-    check_train(config)
+    check_settings(config)
+    run.check(info)
+    last = config.train.num_steps
+    if (reached := latest_step(run)) is not None and reached >= last:
+        if reached > last:
+            raise UserError(
+                f"--workdir={run.path} has been trained to step {reached}, beyond train.num_steps="
+                f"{last}; name a new directory, or more steps"
+            )
+        say(f"already trained: step {reached} of {last}")
+        return Outcome(reached, None)
     experiment = make_experiment(config)
     run.begin(info)
     run.set_vocabulary(experiment.tokenizer)
-    checkpoints = Checkpoints(run.checkpoints, keep=config.train.keep_checkpoints)
-    try:
-        return _Trainer(experiment, run, checkpoints).run()
-    finally:
-        checkpoints.close()
+    with contextlib.closing(
+        Checkpoints(run.checkpoints, keep=config.train.keep_checkpoints)
+    ) as checkpoints:
+        trainer = _Trainer(experiment, run, checkpoints)
+        with contextlib.closing(trainer):
+            return trainer.run()
 
 
-def check_train(config: Config) -> None:
-    """Raises UserError unless the numbers of the train section go together."""
-    train = config.train
-    for key in (
-        "num_steps",
-        "accumulate_steps",
-        "log_every",
-        "eval_every",
-        "checkpoint_every",
-        "keep_checkpoints",
-    ):
-        if train[key] < 1:
-            raise UserError(f"train.{key}={train[key]} must be at least 1")
-    if not 0.0 <= train.label_smoothing < 1.0:
-        raise UserError(f"train.label_smoothing={train.label_smoothing} must be in [0, 1)")
-    if train.eval_every % train.checkpoint_every:
+def latest_step(run: RunDir) -> int | None:
+    """The step of the run's newest checkpoint, or None."""
+    if not run.checkpoints.is_dir():
+        return None
+    with contextlib.closing(Checkpoints(run.checkpoints, keep=1)) as checkpoints:
+        return checkpoints.latest()
+
+
+def check_settings(config: Config) -> None:
+    """Raises UserError unless the numbers of the train and decode sections can be used."""
+    least = {
+        "train.num_steps": 1,
+        "train.accumulate_steps": 1,
+        "train.log_every": 1,
+        "train.eval_every": 1,
+        "train.checkpoint_every": 1,
+        "train.keep_checkpoints": 1,
+        "decode.beam": 1,
+        "decode.alpha": 0.0,
+        "decode.extra_length": 0,
+        "decode.batch_tokens": 1,
+    }
+    values = flatten(config)
+    for key, smallest in least.items():
+        if not values[key] >= smallest:
+            raise UserError(f"{key}={values[key]} must be at least {smallest}")
+    if not 0.0 <= config.train.label_smoothing < 1.0:
         raise UserError(
-            f"train.eval_every={train.eval_every} must be a multiple of train.checkpoint_every="
-            f"{train.checkpoint_every}, so that the best evaluated step has a checkpoint"
+            f"train.label_smoothing={config.train.label_smoothing} must be at least 0 and below 1"
         )
 
 
@@ -91,11 +119,8 @@ class _Trainer:
     def run(self) -> Outcome:
         """The loop. The device is ahead of it: nothing is fetched but on logging steps."""
         last = self.settings.num_steps
-        if self.step >= last:
-            say(f"already trained: step {self.step} of {last}")
-            return Outcome(self.step, None)
         train_step = make_train_step(self.experiment)
-        progress = Progress(self.step, last)
+        progress = Progress(self.step, last, self.log.seconds if self.log else 0.0)
         with stop_signals() as signals:
             while self.step < last and not signals:
                 batch = sharding.to_devices(next(self.iterator), self.experiment.mesh)
@@ -107,13 +132,16 @@ class _Trainer:
                 if self._due("eval_every") or self._due("checkpoint_every"):
                     with progress.paused():
                         self._evaluate_and_save()
-            if signals:
-                say(f"stopping after step {self.step} on {signal.Signals(signals[0]).name}")
+            stopped_by = signals[0] if signals and self.step < last else None
+            if stopped_by is not None:
                 self._save(loss=None)
-        self.checkpoints.wait()
+            self.checkpoints.wait()
+        return Outcome(self.step, stopped_by)
+
+    def close(self) -> None:
+        """Writes out the log."""
         if self.log:
             self.log.close()
-        return Outcome(self.step, signals[0] if signals else None)
 
     def _due(self, key: str) -> bool:
         return self.step % self.settings[key] == 0 or self.step == self.settings.num_steps
@@ -207,11 +235,6 @@ class Validation:
         return {"validation/loss": loss, "validation/perplexity": math.exp(min(loss, 700.0))}
 
 
-def open_split(experiment: Experiment, split: str) -> sources.TextSplit:
-    """The text of one split of the run's data set."""
-    return sources.open_split(experiment.dataset, split, data_dir=experiment.config.data.data_dir)
-
-
 def train_batches(experiment: Experiment) -> grain.IterDataset[dict[str, np.ndarray]]:
     """The run's endless training batches; says how full they are."""
     data = experiment.config.data
@@ -236,6 +259,8 @@ def stop_signals() -> Iterator[list[int]]:
 
     def note(number, frame):
         received.append(number)
+        # Not print: the signal may have come in the middle of one.
+        os.write(2, b"\nstopping after this step; once more to stop at once\n")
         signal.signal(number, before[number])
 
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -13,6 +13,7 @@ os.environ["XLA_FLAGS"] = (
 import contextlib
 import dataclasses
 import multiprocessing
+import multiprocessing.forkserver
 import runpy
 import sys
 import tempfile
@@ -154,7 +155,9 @@ class Running:
 
     def wait(self, seconds: float = 120) -> "Running":
         self.process.join(seconds)
-        assert self.status is not None, f"still running after {seconds} s: {self.err}"
+        if self.status is None:
+            self.process.kill()
+            pytest.fail(f"still running after {seconds} s: {self.err}")
         return self
 
 
@@ -183,7 +186,7 @@ def start() -> Callable[..., Running]:
         out, err = (tempfile.mkstemp(dir=scratch)[1] for _ in range(2))
         argv = (*argv, f"--compilation_cache_dir={CACHE / 'jax'}")
         arguments = (name, list(argv), str(directory), out, err)
-        process = context.Process(target=_run_script, args=arguments)
+        process = context.Process(target=_run_script, args=arguments, daemon=True)
         process.start()
         return Running(process, Path(out), Path(err))
 

@@ -78,7 +78,7 @@ def filled(make: Callable[[], nnx.Module], seed: int = 0) -> Any:
     return nnx.merge(graphdef, jax.tree_util.tree_map_with_path(draw, state))
 
 
-def parameters(module: nnx.Module) -> dict:
+def parameters(module: nnx.Module) -> Any:
     """All variables of a module, trained or not, as nested dicts of float64 arrays."""
 
     def float64(node):

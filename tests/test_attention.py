@@ -35,6 +35,11 @@ def make_attention(variant: str, mix: str = "softmax", **changes) -> SelfAttenti
     return reference.filled(lambda: initial_attention(variant, mix, **changes))
 
 
+def scores_of(attention: SelfAttention) -> Any:
+    """Its scores, whose attributes depend on the variant."""
+    return attention.scores
+
+
 def draw_x(rng, batch=B, length=L):
     return 2.0 * rng.normal(size=(batch, length, D)).astype(np.float32)
 
@@ -207,16 +212,16 @@ def test_fixed_random_is_never_trained(rng):
     after = nnx.to_pure_dict(nnx.state(trained, nnx.Param))
     changed = jax.tree.map(lambda old, new: bool(np.any(old != new)), before, after)
     assert all(jax.tree.leaves(changed))
-    table = trained.scores[1].logits_HNN
+    table = scores_of(trained)[1].logits_HNN
     assert not isinstance(table, nnx.Param)
-    drawn = make_attention(variant).scores[1].logits_HNN[...]
+    drawn = scores_of(make_attention(variant))[1].logits_HNN[...]
     np.testing.assert_array_equal(table[...], drawn)
     assert np.std(drawn) > 0.5
 
 
 def test_tables_are_per_head_and_drawn_apart():
     attention = initial_attention("random+fixed_random")
-    random_HNN, fixed_HNN = (score.logits_HNN[...] for score in attention.scores)
+    random_HNN, fixed_HNN = (score.logits_HNN[...] for score in scores_of(attention))
     assert not np.allclose(random_HNN, fixed_HNN)
     assert not np.allclose(random_HNN[0], random_HNN[1])
 
@@ -236,14 +241,14 @@ def test_factorized_random_has_the_scale_of_random():
         attention = initial_attention(
             "factorized_random", max_length=100, rank=rank, random_scale=0.3
         )
-        score = attention.scores[0]
+        score = scores_of(attention)[0]
         product = np.einsum("hlr,hmr->hlm", score.query_HNR[...], score.key_HNR[...])
         assert product.std() == pytest.approx(0.3, rel=0.2)
 
 
 def test_random_scales_are_read_by_their_own_term():
     attention = initial_attention("random+fixed_random", random_scale=0.02, fixed_random_scale=1.0)
-    trained, fixed = (np.std(score.logits_HNN[...]) for score in attention.scores)
+    trained, fixed = (np.std(score.logits_HNN[...]) for score in scores_of(attention))
     assert trained == pytest.approx(0.02, rel=0.2)
     assert fixed == pytest.approx(1.0, rel=0.2)
 

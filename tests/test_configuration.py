@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jax
 import pytest
 from absl import flags
 from conftest import ROOT
-from ml_collections import ConfigDict, config_flags
+from ml_collections import config_flags
 
 from configs import common
 from data import batching, tasks
@@ -54,11 +55,11 @@ def read(monkeypatch):
 # --- Files ----------------------------------------------------------------------------------------
 
 
-def check_makes_model(config: ConfigDict) -> int:
+def check_makes_model(config: Any) -> int:
     """Checks all that can be checked without data; returns the number of trained elements."""
     task = tasks.get_task(config.data.task)
     task.dataset(config.data.dataset)
-    training.check_train(config)
+    training.check_settings(config)
     for batch_tokens in (config.data.batch_tokens, config.decode.batch_tokens):
         batching.Layout(
             kind=task.kind,
@@ -68,8 +69,7 @@ def check_makes_model(config: ConfigDict) -> int:
             batch_multiple=8,
         )
     _, params, _ = experiment.abstract_model(config, task, config.data.vocab_size)
-    leaves = flatten(experiment.as_dicts(params)).values()
-    return sum(leaf.size for leaf in leaves)
+    return sum(leaf.size for leaf in jax.tree.leaves(params))
 
 
 def test_there_are_configs():

@@ -143,9 +143,10 @@ class Table:
         logits_V[PAD_ID] = -np.inf
         return logits_V - np.log(np.exp(logits_V).sum())
 
-    def score(self, example: int, tokens, alpha: float) -> float:
+    def score(self, example: int, tokens, alpha: float) -> Any:
         """Sum of log-probabilities over the penalty of the length."""
-        state, last, total = example, PAD_ID, 0.0
+        total: Any = 0.0
+        state, last = example, PAD_ID
         for index, token in enumerate(tokens):
             state = next_state(state, last, index)
             total += self.logp_V(state)[token]

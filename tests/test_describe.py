@@ -101,6 +101,7 @@ def forward_operations(config) -> float:
         state, {"inputs": tokens_BL, "targets": tokens_BL}
     )
     cost = lowered.compile().cost_analysis()
+    assert cost is not None
     return cost["flops"] / (batch * length)
 
 

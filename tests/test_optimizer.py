@@ -1,5 +1,7 @@
 """The learning rate by hand and by T2T's formula; Adam's first update."""
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -15,7 +17,7 @@ def test_by_hand():
     # 2 / sqrt(16) = 0.5, over sqrt(4) until the warm-up is over, over sqrt(t) from there.
     by_hand = {0: 0.0625, 1: 0.125, 3: 0.25, 8: 0.5 / 3.0, 15: 0.125, 99: 0.05}
     for step, rate in by_hand.items():
-        assert float(schedule(step)) == pytest.approx(rate, rel=1e-6)
+        assert np.float64(schedule(step)) == pytest.approx(rate, rel=1e-6)
 
 
 def test_is_that_of_tensor2tensor():
@@ -28,7 +30,7 @@ def test_is_that_of_tensor2tensor():
         rate *= min(1.0, t / warmup)  # linear_warmup
         rate *= 1.0 / np.sqrt(max(t, warmup))  # rsqrt_decay
         rate *= model_dim**-0.5  # rsqrt_hidden_size
-        assert float(schedule(step)) == pytest.approx(rate, rel=1e-5)
+        assert np.float64(schedule(step)) == pytest.approx(rate, rel=1e-5)
 
 
 def test_also_that_of_vaswani_et_al():
@@ -37,12 +39,12 @@ def test_also_that_of_vaswani_et_al():
     for step in range(30):
         t = step + 1
         expected = 64**-0.5 * min(t**-0.5, t * 10**-1.5)
-        assert float(schedule(step)) == pytest.approx(expected, rel=1e-5)
+        assert np.float64(schedule(step)) == pytest.approx(expected, rel=1e-5)
 
 
 def test_rises_to_the_end_of_the_warm_up_then_falls():
     schedule = rsqrt_schedule(constant=1.0, warmup_steps=10, model_dim=64)
-    rates = np.array([float(schedule(step)) for step in range(40)])
+    rates = np.array([np.float64(schedule(step)) for step in range(40)])
     assert np.argmax(rates) == 9
     assert np.all(np.diff(rates[:10]) > 0) and np.all(np.diff(rates[9:]) < 0)
 
@@ -51,18 +53,19 @@ def test_updates_are_those_of_adam():
     """Three updates against Adam (Kingma and Ba, algorithm 1) in numpy; the first is not 0."""
     optimizer, schedule = make_optimizer(learning_rate=2.0, warmup_steps=4, model_dim=16, **ADAM)
     rng = np.random.default_rng(0)
-    params = {"w": jnp.asarray(rng.normal(size=5), jnp.float32)}
+    params: Any = {"w": jnp.asarray(rng.normal(size=5), jnp.float32)}
     state = optimizer.init(params)
     w, m, v = np.float64(params["w"]), np.zeros(5), np.zeros(5)
     for step in range(3):
         gradient = rng.normal(size=5)
+        updates: Any
         updates, state = optimizer.update({"w": jnp.float32(gradient)}, state, params)
         params = optax.apply_updates(params, updates)
         m = 0.9 * m + 0.1 * gradient
         v = 0.997 * v + 0.003 * gradient**2
         t = step + 1
         change = (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.997**t)) + 1e-9)
-        w = w - float(schedule(step)) * change
+        w = w - np.float64(schedule(step)) * change
         np.testing.assert_allclose(params["w"], w, rtol=1e-4, atol=1e-6)
         if step == 0:  # Adam's first update is the rate in the direction of each sign
             np.testing.assert_allclose(updates["w"], -0.0625 * np.sign(gradient), rtol=1e-3)
@@ -71,6 +74,7 @@ def test_updates_are_those_of_adam():
 def test_no_weight_decay():
     optimizer, _ = make_optimizer(learning_rate=2.0, warmup_steps=4, model_dim=16, **ADAM)
     params = {"w": jnp.full(3, 100.0)}
+    updates: Any
     updates, _ = optimizer.update({"w": jnp.zeros(3)}, optimizer.init(params), params)
     np.testing.assert_array_equal(updates["w"], 0.0)
 

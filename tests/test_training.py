@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -61,7 +62,7 @@ def assert_close(found, expected, tolerance: float) -> None:
 def test_microbatches_change_nothing(tiny):
     """Whatever their number, though one of four holds a fifth of the others' tokens."""
     batches = some_batches(3, 32, "language_model")
-    micro = microbatches({"targets": batches[0]["targets"]}, 4)["targets"]
+    micro = microbatches({"targets": jnp.asarray(batches[0]["targets"])}, 4)["targets"]
     tokens = [int((part > 0).sum()) for part in micro]
     assert max(tokens) > 4 * min(tokens)
 
@@ -76,7 +77,7 @@ def test_microbatches_change_nothing(tiny):
 
 
 def test_microbatches_are_all_rows_once_spread_over_the_devices():
-    rows_B = np.arange(24).reshape(12, 2)
+    rows_B = jnp.arange(24).reshape(12, 2)
     parts = microbatches({"targets": rows_B}, 3)["targets"]
     assert parts.shape == (3, 4, 2)
     assert sorted(np.asarray(parts).reshape(-1).tolist()) == list(range(24))
@@ -96,7 +97,7 @@ def test_one_update_is_adam_on_the_mean_over_tokens(tiny):
     def mean_loss(params):
         logits = experiment.model(params, fixed)(batch)
         logp_BLV = jax.nn.log_softmax(logits)
-        nll_BL = -np.take_along_axis(logp_BLV, batch["targets"][..., None], -1)[..., 0]
+        nll_BL = -jnp.take_along_axis(logp_BLV, batch["targets"][..., None], -1)[..., 0]
         real_BL = batch["targets"] > 0
         return (nll_BL * real_BL).sum() / real_BL.sum()
 
@@ -248,7 +249,6 @@ def test_a_rate_that_explodes_never_gives_the_best_checkpoint(tiny, tmp_path, sh
         ({"train.log_every": 0}, "train.log_every=0"),
         ({"train.keep_checkpoints": 0}, "train.keep_checkpoints=0"),
         ({"train.label_smoothing": 1.0}, "train.label_smoothing=1.0"),
-        ({"train.eval_every": 15}, "eval_every=15 .*checkpoint_every=10"),
         ({"optimizer.warmup_steps": 0}, "warmup_steps=0"),
         ({"model.num_heads": 0}, "num_heads=0"),
         ({"model.relu_dropout": 1.0}, "relu_dropout=1.0"),

@@ -62,7 +62,7 @@ def test_decoder_is_causal(variant, rng):
 @pytest.mark.parametrize("kind", KINDS)
 @every_case
 def test_a_token_changes_later_predictions_only(variant, mix, kind):
-    model = small_model(kind, variant, mix)
+    model = small_model(kind, variant, mix, num_layers=1)
     logits_BLV = model(BATCH)
     assert logits_BLV.shape == (3, 6, V) and logits_BLV.dtype == jnp.float32
     changed = model(BATCH | {"targets": TARGETS.at[:, 2].set(10)})
@@ -73,7 +73,7 @@ def test_a_token_changes_later_predictions_only(variant, mix, kind):
 @every_case
 def test_the_batch_does_not_matter(variant, mix):
     """Alone, or permuted and with more padding: the same logits at every real target."""
-    model = small_model("translation", variant, mix)
+    model = small_model("translation", variant, mix, num_layers=1)
     expected = only_real(model(BATCH))
     order, back = np.array([2, 0, 1]), np.array([1, 2, 0])
     more = {

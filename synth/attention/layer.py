@@ -145,7 +145,7 @@ class SelfAttention(nnx.Module):
         def empty():
             return jnp.zeros(shape, self.dtype)
 
-        keys = [empty() if isinstance(score, Vanilla) else None for score in self.scores]
+        keys = [empty() if score.caches_keys else None for score in self.scores]
         return {"keys": keys, "value": empty()}
 
     def step(self, x_B1D: jax.Array, index: jax.Array, cache: Cache) -> tuple[jax.Array, Cache]:

@@ -59,6 +59,8 @@ def head_projection(rngs: nnx.Rngs, model_dim: int, num_heads: int, head_dim: in
 class Score(nnx.Module):
     """A synthesizing function. By default it looks at no other token: keys need nothing of X."""
 
+    caches_keys = False  # whether decoding has to keep `keys` of earlier positions
+
     def keys(self, x_BMD: jax.Array) -> jax.Array | None:
         """What each key position contributes, to be cached while decoding."""
         return None
@@ -70,6 +72,8 @@ class Score(nnx.Module):
 
 class Vanilla(Score):
     """S = <F_Q(X_i), F_K(X_j)> / sqrt(K), dot-product attention."""
+
+    caches_keys = True
 
     def __init__(self, *, model_dim, num_heads, head_dim, dtype, rngs: nnx.Rngs):
         self.query_DHK = head_projection(rngs, model_dim, num_heads, head_dim)
@@ -155,8 +159,7 @@ class FactorizedDense(Score):
     """
 
     def __init__(self, *, model_dim, num_heads, head_dim, max_length, dtype, rngs: nnx.Rngs):
-        repeat = divisor_below_root(max_length)
-        tile = max_length // repeat
+        tile, repeat = factor_sizes(max_length)
         self.hidden_DHK = head_projection(rngs, model_dim, num_heads, head_dim)
         out = glorot(in_axis=1, out_axis=2, batch_axis=0)
         tiled_HKA = out(rngs.params(), (num_heads, head_dim, tile), jnp.float32)
@@ -186,9 +189,10 @@ class FactorizedDense(Score):
         return Full(logits.reshape(*logits.shape[:3], blocks * tile)[..., :positions])
 
 
-def divisor_below_root(n: int) -> int:
-    """The largest divisor of n that is at most sqrt(n)."""
-    return next(d for d in range(math.isqrt(n), 0, -1) if n % d == 0)
+def factor_sizes(max_length: int) -> tuple[int, int]:
+    """(a, b) with a b = N, as near to each other as N allows and a at least b."""
+    repeat = next(d for d in range(math.isqrt(max_length), 0, -1) if max_length % d == 0)
+    return max_length // repeat, repeat
 
 
 def make_score(

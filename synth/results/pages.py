@@ -1,12 +1,13 @@
 """Markdown pages of the tables, written from `paper.json` and `runs.jsonl` alone."""
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from tabulate import tabulate
 
+from synth.files import write_text
 from synth.results.figures import Table
 from synth.results.paper_tables import LANGUAGE_MODEL, WMT
 from synth.results.small_tables import small_tables
@@ -22,7 +23,7 @@ def render(results_dir: Path, readme: Path | None = None) -> list[Path]:
 
     The same store gives the same bytes, and a file that would not change is not touched.
     """
-    paper = json.loads((results_dir / "paper.json").read_text("utf-8"))
+    paper = _paper(results_dir)
     records = load(results_dir / "runs.jsonl")
     variants = [row["variant"] for row in paper["wmt_lm1b"]["rows"]]
     table_2 = [table.build(paper, records) for table in (WMT, LANGUAGE_MODEL)]
@@ -34,6 +35,21 @@ def render(results_dir: Path, readme: Path | None = None) -> list[Path]:
     if readme:
         pages[readme] = _with_results(readme, "\n".join(map(markdown, [*small, *table_2])))
     return [path for path, text in pages.items() if _write(path, text)]
+
+
+def check(results_dir: Path) -> None:
+    """Raises ResultsError if a figure could not be put into the tables of this directory."""
+    _paper(results_dir)
+    load(results_dir / "runs.jsonl")
+
+
+def _paper(results_dir: Path) -> dict[str, Any]:
+    path = results_dir / "paper.json"
+    if not path.is_file():
+        raise ResultsError(
+            f"{results_dir} holds no paper.json, the figures of the paper; copy it there"
+        )
+    return json.loads(path.read_text("utf-8"))
 
 
 def _page(title: str, tables: Sequence[Table]) -> str:
@@ -68,10 +84,8 @@ def _with_results(readme: Path, body: str) -> str:
 
 
 def _write(path: Path, text: str) -> bool:
-    """Replaces the file in one step, so that a reader never sees half a page."""
+    """Replaces the file unless it says this already; returns whether it did not."""
     if path.exists() and path.read_text("utf-8") == text:
         return False
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(text, "utf-8")
-    draft.replace(path)
+    write_text(path, text)
     return True

@@ -22,8 +22,8 @@ from synth.results.figures import (
 )
 from synth.results.store import Record
 
-# tensor2tensor's decoding defaults; the paper gives none of its own.
-DEFAULT_DECODING = {"beam": 4, "alpha": 0.6}
+# tensor2tensor's beam and alpha, Vaswani et al.'s extra length; the paper gives none of its own.
+DEFAULT_DECODING = {"beam": 4, "alpha": 0.6, "extra_length": 50}
 
 
 @dataclass(frozen=True)
