@@ -14,7 +14,8 @@ The paper's figures (BLEU, and parameters of its models):
 
 scale=paper: transformer_base, 300,000 steps of 32,768 tokens on wmt_t2t_translate/de-en (T2T's
     training text; validation newstest2013, test newstest2014 with 3,003 lines). Not run by us.
-    Expected cost: 0.5 PFLOP a step of forward and backward per million tokens; days on one GPU.
+    Expected cost: 13 TFLOP a step (--describe), 4e18 for the run: about a day on one accelerator
+    that sustains 50 TFLOP/s.
 scale=small: docs_ende (software documentation, 32,667 sentence pairs), 2 + 2 layers of width 128,
     about 4 minutes on two CPU cores. Its BLEU says nothing about newstest.
 scale=tiny: for tests.

@@ -35,7 +35,7 @@ def attend(
       value_BMHK: the values, in the compute dtype.
       mask: what each query may see; a query that may see nothing gets zeros.
       dropout_LM: factors 0 or 1/(1 - rate) on the weights after the softmax, the same for all
-        examples and heads (as T2T broadcasts them), or None.
+        examples and heads (as in T2T's TPU set-up), or None.
 
     Returns:
       out_BLHK in the dtype of the values.
