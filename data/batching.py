@@ -46,6 +46,8 @@ class Layout:
 
     def _check_buckets(self):
         buckets = tuple(self.bucket_lengths)
+        if not all(isinstance(length, int) for length in buckets):
+            raise DataError(f"bucket_lengths={buckets} must be whole numbers")
         ascending = all(a < b for a, b in itertools.pairwise(buckets))
         if not buckets or buckets[0] < 2 or not ascending or buckets[-1] != self.max_length:
             raise DataError(

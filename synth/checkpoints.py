@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import jax
 import orbax.checkpoint as ocp
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
@@ -120,23 +121,41 @@ class Checkpoints:
                 f"the checkpoint {self._directory / str(step)} cannot be read, or is of another "
                 f"model: {reason}. Without that directory the run goes on from the one before"
             ) from error
+        self._check_shapes(step, abstract_state, restored.state)
         return Restored(step, restored.state, restored.data["iterator"], restored.meta)
+
+    def _check_shapes(self, step: int, abstract_state: Any, state: Any) -> None:
+        """Orbax gives an array the shape it was saved with, whatever was asked for."""
+        wanted = jax.tree_util.tree_leaves_with_path(abstract_state)
+        for (path, expected), found in zip(wanted, jax.tree.leaves(state), strict=True):
+            if expected.shape != found.shape:
+                raise UserError(
+                    f"the checkpoint {self._directory / str(step)} is of another model: "
+                    f"{jax.tree_util.keystr(path)} has the shape {found.shape}, not "
+                    f"{expected.shape}"
+                )
 
     def wait(self) -> None:
         """Returns when everything is on disk; raises UserError if something could not be."""
         self._guard(self._manager.wait_until_finished)
 
     def close(self) -> None:
-        """Waits, and frees the manager."""
-        self.wait()
-        self._manager.close()
+        """Waits, and frees the manager; raises UserError if something could not be written."""
+        try:
+            self.wait()
+        finally:
+            self._guard(self._manager.close)
 
     def _guard(self, work) -> None:
         try:
             work()
         except (OSError, ValueError, RuntimeError) as error:
             reason = str(error).strip().splitlines()[0]
+            latest = self.latest()
+            kept = (
+                "There is none yet" if latest is None else f"The last complete one: step {latest}"
+            )
             raise UserError(
-                f"could not write a checkpoint to {self._directory}: {reason}. The last complete "
-                f"one is step {self.latest()}; start the same command again to go on from it"
+                f"could not write a checkpoint to {self._directory}: {reason}. {kept}; the same "
+                "command goes on from there"
             ) from error

@@ -6,7 +6,9 @@ import os
 import shlex
 import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from absl import flags, logging
 
@@ -32,17 +34,22 @@ def run(main: Callable[[], int | None], config: Flag | None = None) -> None:
         _set_up()
         sys.exit(main() or 0)
     except (UserError, DataError, flags.Error) as error:
-        print(f"{os.path.basename(sys.argv[0])}: {error}", file=sys.stderr)
-        sys.exit(2)
+        _fail(str(error))
     except OSError as error:  # a full disk, a read-only directory
-        print(
-            f"{os.path.basename(sys.argv[0])}: {error.strerror or error}: {error.filename or ''}",
-            file=sys.stderr,
-        )
-        sys.exit(2)
+        _fail(f"{error.strerror or error}: {error.filename or ''}")
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)
+
+
+def _fail(message: str) -> NoReturn:
+    print(f"{os.path.basename(sys.argv[0])}: {message}", file=sys.stderr, flush=True)
+    others = [t for t in threading.enumerate() if not t.daemon and t is not threading.main_thread()]
+    if others:
+        # After a save that failed, threads of Orbax never end, and would keep the process alive.
+        sys.stdout.flush()
+        os._exit(2)
+    sys.exit(2)
 
 
 def _parse(argv: Sequence[str], config: Flag | None) -> None:
@@ -58,8 +65,8 @@ def _parse(argv: Sequence[str], config: Flag | None) -> None:
 
 
 def _set_up() -> None:
-    # Orbax and others tell about their inner life on absl's log: errors are enough.
-    logging.set_verbosity(logging.ERROR)
+    # Orbax tells about its inner life on absl's log; what matters comes as an exception, too.
+    logging.set_verbosity(logging.FATAL)
     import jax
 
     if _CACHE.value:

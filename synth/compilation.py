@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
 import jax
+
+_LEVEL = "xla_backend_optimization_level"
 
 
 def jit(function: Callable[..., Any], **options: Any) -> Any:
     """`jax.jit` with options by platform.
 
     On a CPU, LLVM's first level: the products are library calls, which it does not touch, and the
-    rest compiles in two thirds of the time and runs no slower. Elsewhere, the defaults.
+    rest compiles in two thirds of the time and runs no slower. Elsewhere, and where XLA_FLAGS
+    names a level, the defaults.
     """
-    on_cpu = jax.default_backend() == "cpu"
-    compiler_options = {"xla_backend_optimization_level": 1} if on_cpu else None
+    chosen = _LEVEL in os.environ.get("XLA_FLAGS", "")
+    compiler_options = {_LEVEL: 1} if jax.default_backend() == "cpu" and not chosen else None
     return jax.jit(function, compiler_options=compiler_options, **options)

@@ -13,6 +13,7 @@ from flax import nnx
 from jax.sharding import Mesh
 
 from data import sources, tasks, tokenizer
+from data.batching import Layout
 from synth import sharding
 from synth.compilation import jit
 from synth.configuration import Config
@@ -157,7 +158,7 @@ def make_experiment(config: Config, vocabulary: tokenizer.Tokenizer | None = Non
     dataset = task.dataset(config.data.dataset)
     mesh = sharding.make_mesh(**config.sharding.mesh)
     sharding.check_batch(config.data.batch_multiple, config.train.accumulate_steps, mesh)
-    check_model(config)
+    check_sizes(config, task, mesh)
     if vocabulary is None:
         vocabulary = tokenizer.load_or_train(
             task, dataset, vocab_size=config.data.vocab_size, data_dir=config.data.data_dir
@@ -180,9 +181,20 @@ def make_experiment(config: Config, vocabulary: tokenizer.Tokenizer | None = Non
     )
 
 
-def check_model(config: Config) -> None:
-    """Raises UserError for a model section that no model can be made from, before any data work."""
-    abstract_model(config, tasks.get_task(config.data.task), config.data.vocab_size)
+def check_sizes(config: Config, task: tasks.Task, mesh: Mesh) -> None:
+    """Raises UserError or DataError for sizes that no model, mesh or batch can have.
+
+    Before any work on the data, and before anything is written.
+    """
+    _, params, _ = abstract_model(config, task, config.data.vocab_size)
+    sharding.state_shardings(params, mesh, config.sharding.rules.to_dict())
+    Layout(
+        kind=task.kind,
+        max_length=config.model.max_length,
+        batch_tokens=config.data.batch_tokens,
+        bucket_lengths=config.data.bucket_lengths,
+        batch_multiple=config.data.batch_multiple,
+    )
 
 
 def pipeline_settings(experiment: Experiment) -> dict[str, Any]:

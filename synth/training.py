@@ -176,14 +176,17 @@ class _Trainer:
         """The totals since the last logging step, after checking that all is finite."""
         sums = {name: value.item() for name, value in jax.device_get(self.state.sums).items()}
         if bad := sums["first_bad_step"]:
-            self.checkpoints.wait()
-            kept = self.checkpoints.latest()
-            raise UserError(
-                f"loss or gradient is not finite at step {bad}; "
-                f"{f'the checkpoint of step {kept} is kept' if kept else 'nothing was saved yet'}. "
-                "Lower optimizer.learning_rate or raise optimizer.warmup_steps, in a new directory"
-            )
+            raise self._not_finite("loss or gradient", bad)
         return sums
+
+    def _not_finite(self, what: str, step: int) -> UserError:
+        self.checkpoints.wait()
+        kept = self.checkpoints.latest()
+        return UserError(
+            f"the {what} is not finite at step {step}; "
+            f"{f'the checkpoint of step {kept} is kept' if kept else 'nothing was saved yet'}. "
+            "Lower optimizer.learning_rate or raise optimizer.warmup_steps, in a new directory"
+        )
 
     def _evaluate_and_save(self) -> None:
         self._finite_sums()
@@ -191,6 +194,8 @@ class _Trainer:
         if self._due("eval_every"):
             values = self.validation(self.state)
             loss = values["validation/loss"]
+            if not math.isfinite(loss):
+                raise self._not_finite("validation loss", self.step)
             say(
                 f"step {self.step}: validation loss {loss:.4f}, perplexity per token "
                 f"{values['validation/perplexity']:.2f}"

@@ -170,14 +170,14 @@ def _run_script(name: str, argv: list[str], directory: str, out_path: str, err_p
 
 
 @pytest.fixture(scope="session")
-def start() -> Callable[..., Running]:
+def start(tmp_path_factory) -> Callable[..., Running]:
     """Starts train.py or eval.py in a new process, forked from one that has imported the library.
 
     Importing takes seconds, a fork does not; JAX itself starts in the new process.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["sacrebleu", "synth.records", "synth.report", "conftest"])
-    scratch = Path(tempfile.mkdtemp(dir=CACHE))
+    scratch = tmp_path_factory.mktemp("commands")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{ROOT / 'tests'}")
         multiprocessing.forkserver.ensure_running()

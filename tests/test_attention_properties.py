@@ -12,10 +12,10 @@ from flax import nnx
 from synth.attention import SelfAttention
 from synth.attention.attend import attend, masked_softmax, reference
 from synth.attention.terms import Factored, Full, Mask, Shared, causal_LM
-from tests.reference import ATTENTION, CASES, IDS, D, H, K, N, filled
+from tests.reference import ATTENTION, MODEL_CASES, MODEL_IDS, D, H, K, N, filled
 
 B, L = 4, 7
-every_case = pytest.mark.parametrize(("variant", "mix"), CASES, ids=IDS)
+every_case = pytest.mark.parametrize(("variant", "mix"), MODEL_CASES, ids=MODEL_IDS)
 
 FORMS = [
     "shared",

@@ -25,7 +25,8 @@ FILES = sorted(
     if path.stem not in ("__init__", "common")
 )
 TINY = "configs/lm1b.py:random,scale=tiny"
-CONFIG_LEAVES = sorted(flatten(load(str(ROOT / "configs/lm1b.py"))))
+# All but the scale, which only the row can change.
+CONFIG_LEAVES = sorted(flatten(load(str(ROOT / "configs/lm1b.py"))).keys() - {"scale"})
 # Overrides that are checked at once, so that "another value of the type" would be refused.
 OTHER_VALUES = {"model.attention.variant": "dense", "model.attention.mix": "sum"}
 
@@ -178,6 +179,12 @@ def test_every_leaf_can_be_overridden(read, key):
     assert new == old | {key: value}
     assert type(new[key]) is type(old[key])
     assert flag.overrides == {key: value}
+
+
+def test_the_scale_cannot_be_overridden(read):
+    flag = read(f"--config={TINY}", "--config.scale=small")
+    with pytest.raises(UserError, match="name it in the row"):
+        flag.value()
 
 
 def test_a_name_given_in_two_words_and_no_override(read):

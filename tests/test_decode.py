@@ -263,6 +263,25 @@ def test_stops_early():
     assert taken == [0]
 
 
+def test_does_not_stop_too_early():
+    """With a large alpha a hypothesis that is behind may win by its length.
+
+    EOS at once scores log 1/2. A word instead has log 1/4, goes on for sure, and ends at 8 tokens:
+    log 1/4 over (13/6)^3 is the better score, though it is the worse one after the first step.
+    """
+    sure = 60.0
+    first = np.array([-sure, np.log(2.0), 0.0, 0.0])
+    later, last = np.array([-sure, -sure, 0.0, -sure]), np.array([-sure, 0.0, -sure, -sure])
+    logits_TV = jnp.asarray(np.stack([first, *[later] * 6, last]), jnp.float32)
+
+    def step(tokens_B, index, cache):
+        return jnp.tile(logits_TV[index], (len(tokens_B), 1)), cache
+
+    tokens_BT, score_B = beam_search(step, {}, 1, beam=2, alpha=3.0, max_length=8)
+    assert len(strip(tokens_BT[0])) == 8
+    assert float(score_B[0]) == pytest.approx(np.log(1 / 4) / penalty(8, 3.0), rel=1e-5)
+
+
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
 def test_beam_1_equals_greedy_where_models_are_sure(alpha):
     """A beam of 1 also keeps ends it passes by, so that it can only find a better score."""

@@ -108,12 +108,12 @@ def forward_operations(config) -> float:
 @pytest.mark.parametrize("task", [wmt_ende, lm1b], ids=["wmt_ende", "lm1b"])
 @pytest.mark.parametrize("variant", ["vanilla", "dense", "factorized_dense"])
 def test_operations_are_those_of_the_compiled_model(variant, task):
-    """Within 12%: XLA also counts what is no matrix product (norms, softmax, masks)."""
+    """Within 3%: XLA also counts what is no matrix product (norms, softmax, masks)."""
     config = task.get_config(f"{variant},scale=tiny")
-    config.model.update(model_dim=64, head_dim=32, ff_dim=256, max_length=32)
+    config.model.update(model_dim=128, head_dim=64, ff_dim=256, max_length=32)
     expected = describe(config)["operations_per_token"]["forward"]
     found = forward_operations(config)
-    assert expected == pytest.approx(found, rel=0.12)
+    assert expected == pytest.approx(found, rel=0.03)
     assert expected < found
 
 
