@@ -153,9 +153,9 @@ class Checkpoints:
             reason = str(error).strip().splitlines()[0]
             latest = self.latest()
             kept = (
-                "There is none yet" if latest is None else f"The last complete one: step {latest}"
+                "none is complete yet" if latest is None else f"last complete one is step {latest}"
             )
             raise UserError(
-                f"could not write a checkpoint to {self._directory}: {reason}. {kept}; the same "
-                "command goes on from there"
+                f"could not write a checkpoint to {self._directory}: {reason}; {kept}. The same "
+                "command goes on from it"
             ) from error

@@ -61,7 +61,7 @@ class Flag:
 
     def __init__(self):
         self.name = ""
-        self.overrides: dict[str, object] = {}
+        self.overrides: dict[str, Any] = {}
         self._holder = None
         self._named: Config = None
 
@@ -102,6 +102,7 @@ class Flag:
                 f"--config=FILE:VARIANT,scale={config.scale}"
             )
         self.overrides = difference(self._named, config)
+        _check_tuples(self._named, self.overrides)
         return config
 
 
@@ -131,7 +132,16 @@ def _check_key(arg: str, config: Config) -> None:
     )
 
 
-def flatten(config: Config, prefix: str = "") -> dict[str, object]:
+def _check_tuples(named: Config, overrides: dict[str, Any]) -> None:
+    """The flags library takes a tuple of anything for a tuple of numbers."""
+    before = flatten(named)
+    for key, value in overrides.items():
+        old = before[key]
+        if isinstance(old, tuple) and not all(isinstance(x, type(old[0])) for x in value):
+            raise UserError(f"--config.{key}={value} must hold {type(old[0]).__name__}s, as {old}")
+
+
+def flatten(config: Config, prefix: str = "") -> dict[str, Any]:
     """Dotted key -> leaf."""
     leaves = {}
     for key in config:
@@ -143,7 +153,7 @@ def flatten(config: Config, prefix: str = "") -> dict[str, object]:
     return leaves
 
 
-def difference(old: Config, new: Config) -> dict[str, object]:
+def difference(old: Config, new: Config) -> dict[str, Any]:
     """The leaves of `new` that differ from those of `old`, by dotted key."""
     before = flatten(old)
     return {key: value for key, value in flatten(new).items() if before.get(key) != value}

@@ -83,6 +83,9 @@ def beam_search(
 ) -> tuple[jax.Array, jax.Array]:
     """Beam search with Wu et al.'s length penalty, as T2T does it.
 
+    For a beam of 1 use `greedy`, as T2T does: this search would also weigh the ends that it passes
+    by on its way.
+
     2 W candidates are kept at each step, so that W of them go on although W others end. The search
     of an example is over when no live hypothesis can beat its best finished one. A hypothesis cut
     off at T tokens counts only where no finished one was found.

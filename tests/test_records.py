@@ -192,7 +192,7 @@ def test_scoring_twice_from_the_command_line_changes_nothing(start, trained_ende
     before = files()
     stored = results.load(store / "runs.jsonl")
     assert {record.metric for record in stored} >= {"bleu", "bleu_intl", "ppl_word"}
-    (hypotheses,) = (run / "eval").glob("*.txt")
+    (hypotheses,) = (run / "eval").glob("validation-*-beam1-*.txt")
     lines = len(hypotheses.read_text("utf-8").split("\n")) - 1
     assert {record.n_items for record in stored} == {lines}
     again = start("eval.py", *argv).wait()

@@ -25,7 +25,13 @@ BASE = Record(
     device="cpu", date="2025-01-02T03:04:05+00:00", train_seconds=600.0, eval_seconds=9.0,
     command=["python", "train.py", "--config=a b"], eval_command="python eval.py --seed=0",
 )  # fmt: skip
-WMT14 = {"scale": "paper", "dataset": "wmt_t2t_translate", "n_items": 3003, "step": 250_000}
+WMT14 = {
+    "scale": "paper",
+    "dataset": "wmt_t2t_translate",
+    "n_items": 3003,
+    "step": 250_000,
+    "settings": {"beam": 4, "alpha": 0.6, "extra_length": 50},
+}
 LM1B = {"task": "lm1b", "dataset": "lm1b", "scale": "paper", "settings": {}, "n_items": 6075}
 
 

@@ -151,6 +151,8 @@ class SelfAttention(nnx.Module):
     def step(self, x_B1D: jax.Array, index: jax.Array, cache: Cache) -> tuple[jax.Array, Cache]:
         """Attends from position `index` (a scalar, below the cache's length) to 0..index."""
 
+        index = jnp.asarray(index)  # a Python int would be a `Place` of that many positions
+
         def store(old, new):
             return jax.lax.dynamic_update_slice_in_dim(old, new.astype(old.dtype), index, axis=1)
 

@@ -43,9 +43,14 @@ def small_tables(records: Iterable[Record], variants: Sequence[str]) -> list[Tab
 
     Runs with overrides, another mix, other decoding settings or another step are rows of their own.
     """
-    small = [r for r in records if r.scale == "small" and r.task in TASKS]
+    small = [r for r in records if r.scale == "small" and _has_column(r)]
     small.sort(key=lambda r: (*_test_set(r), *_row_order(r, variants), r.seed))
     return [_table(list(group)) for _, group in groupby(small, key=_test_set)]
+
+
+def _has_column(record: Record) -> bool:
+    """Translations have likelihoods in the store, too; their table shows BLEU only."""
+    return record.metric in {metric for metric, _ in TASKS.get(record.task, {}).values()}
 
 
 def _test_set(record: Record) -> tuple[int, str, str, str]:
