@@ -16,7 +16,7 @@ help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
 
 demo: $(VENV)/.installed
-	@echo "--- training $(DEMO) in $(WORKDIR): about 5 minutes on 2 cores"
+	@echo "--- training $(DEMO) in $(WORKDIR): about 4 minutes on 2 cores"
 	$(RUN) train.py --config=$(DEMO) --workdir=$(WORKDIR)
 	@echo "--- scoring it on the whole test split: about 1 minute"
 	$(RUN) eval.py --workdir=$(WORKDIR)

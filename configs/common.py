@@ -166,7 +166,7 @@ def shrink(config: Config, scale: str, *, dataset: str) -> Config:
             relu_dropout=0.0,
         )
         config.optimizer.update(learning_rate=1.0, warmup_steps=200)
-        config.train.update(num_steps=800, log_every=20, eval_every=200, checkpoint_every=200)
+        config.train.update(num_steps=1200, log_every=20, eval_every=300, checkpoint_every=300)
         config.decode.update(batch_tokens=4096, extra_length=20)
     else:
         config.data.update(vocab_size=600, bucket_lengths=(64,), batch_tokens=512)
