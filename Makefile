@@ -42,11 +42,11 @@ $(VENV)/.installed: requirements.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python 3.11 or newer is needed, $(PYTHON) is $$($(PYTHON) -V); try make PYTHON=python3.12"; exit 1; }
 	@echo "--- installing requirements.txt into $(VENV): about 1 to 2 minutes"
-	@$(if $(UV),uv venv --quiet --allow-existing --python $(PYTHON) $(VENV),$(PYTHON) -m venv $(VENV))
-	@$(if $(UV),uv pip install --quiet --python $(RUN) -r $<,$(RUN) -m pip install --quiet --disable-pip-version-check -r $<)
+	@$(if $(UV),$(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV),$(PYTHON) -m venv $(VENV))
+	@$(if $(UV),$(UV) pip install --quiet --python $(RUN) -r $<,$(RUN) -m pip install --quiet --disable-pip-version-check -r $<)
 	@touch $@
 
 $(VENV)/.installed-dev: requirements-dev.txt $(VENV)/.installed
 	@echo "--- installing requirements-dev.txt into $(VENV)"
-	@$(if $(UV),uv pip install --quiet --python $(RUN) -r $<,$(RUN) -m pip install --quiet --disable-pip-version-check -r $<)
+	@$(if $(UV),$(UV) pip install --quiet --python $(RUN) -r $<,$(RUN) -m pip install --quiet --disable-pip-version-check -r $<)
 	@touch $@
