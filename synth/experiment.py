@@ -159,15 +159,15 @@ def make_experiment(config: Config, vocabulary: tokenizer.Tokenizer | None = Non
     mesh = sharding.make_mesh(**config.sharding.mesh)
     sharding.check_batch(config.data.batch_multiple, config.train.accumulate_steps, mesh)
     check_sizes(config, task, mesh)
+    try:
+        optimizer, schedule = make_optimizer(**config.optimizer, model_dim=config.model.model_dim)
+    except ValueError as error:
+        raise UserError(str(error)) from error
     if vocabulary is None:
         vocabulary = tokenizer.load_or_train(
             task, dataset, vocab_size=config.data.vocab_size, data_dir=config.data.data_dir
         )
     graphdef, params, fixed = abstract_model(config, task, vocabulary.vocab_size)
-    try:
-        optimizer, schedule = make_optimizer(**config.optimizer, model_dim=config.model.model_dim)
-    except ValueError as error:
-        raise UserError(str(error)) from error
     return Experiment(
         config=config,
         task=task,

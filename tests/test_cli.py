@@ -58,7 +58,10 @@ def told(line: str, *words: str) -> bool:
         ([ENDE, "--config.optimizer.warmup_steps=0", "--workdir={tmp}/run"], ["warmup_steps=0"]),
         ([ENDE, "--config.data.task=wmt_ende2", "--workdir={tmp}/run"], ["wmt_ende2", "wmt_ende,"]),
         ([ENDE, "--config.data.bucket_lengths=wide", "--workdir={tmp}/run"], ["bucket_lengths"]),
-        ([ENDE, "--config.sharding.mesh.data=3", "--workdir={tmp}/run"], ["data=3", "8"]),
+        (
+            [ENDE, "--config.sharding.mesh.data=3", "--workdir={tmp}/run"],
+            ["data=3", "there are 1;"],
+        ),
         (
             [ENDE, "--config.sharding.rules.mlp=tnsr", "--workdir={tmp}/run"],
             ["mlp", "tnsr", "tensor"],
