@@ -70,7 +70,7 @@ def _set_up() -> None:
     import jax
 
     if _simulates_devices():
-        # Two programs at once that both wait for all simulated devices can wait for ever.
+        # A precaution: two programs at once that both wait for all devices could block each other.
         jax.config.update("jax_cpu_enable_async_dispatch", False)
     if _CACHE.value:
         jax.config.update("jax_compilation_cache_dir", os.path.expanduser(_CACHE.value))

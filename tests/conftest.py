@@ -37,7 +37,7 @@ CACHE = ROOT / "cache" / "tests"
 
 jax.config.update("jax_compilation_cache_dir", str(CACHE / "jax"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
-# Two programs at once that both wait for all simulated devices can wait for ever.
+# A precaution: two programs at once that both wait for all simulated devices could block each other.
 jax.config.update("jax_cpu_enable_async_dispatch", False)
 
 
@@ -167,8 +167,9 @@ def _run_script(name: str, argv: list[str], directory: str, out_path: str, err_p
     for number, path in ((1, out_path), (2, err_path)):
         os.dup2(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o666), number)
     os.chdir(directory)
-    # One device, as on most machines. (In a forked process some threads of XLA's pool are missing,
-    # and eight simulated devices that wait for each other there can wait for ever.)
+    # One device, as on most machines. Eight simulated ones sometimes waited for each other for ever
+    # in these forked processes (threads of XLA's pool lost in the fork? not isolated), and did not
+    # in a few runs of train.py started afresh.
     os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
     sys.argv = [name, *argv]
     runpy.run_path(str(ROOT / name), run_name="__main__")
