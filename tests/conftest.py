@@ -37,7 +37,7 @@ CACHE = ROOT / "cache" / "tests"
 
 jax.config.update("jax_compilation_cache_dir", str(CACHE / "jax"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
-# A precaution: two programs at once that both wait for all simulated devices could block each other.
+# A precaution: two programs at once that both wait for all devices could block each other.
 jax.config.update("jax_cpu_enable_async_dispatch", False)
 
 
