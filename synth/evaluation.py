@@ -84,7 +84,7 @@ def evaluate(
     """Scores the run on every line of a split.
 
     Args:
-      run: the run directory; nothing else is needed.
+      run: the run directory; its text is read from the data directory that its config names.
       split: train, validation or test.
       beam: width of the beam search, 1 = greedy; None takes the run's config.
       alpha: exponent of the length penalty; None takes the run's config.
