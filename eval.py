@@ -15,7 +15,12 @@ from synth import cli
 from synth.errors import UserError
 
 WORKDIR = flags.DEFINE_string("workdir", "", "directory of the run to score")
-SPLIT = flags.DEFINE_enum("split", "test", ["train", "validation", "test"], "what to score")
+SPLIT = flags.DEFINE_enum(
+    "split",
+    None,
+    ["train", "validation", "test"],
+    "what to score (default: test, or validation where the test labels are not public)",
+)
 BEAM = flags.DEFINE_integer("beam", None, "beam width, 1 = greedy (default: the run's config)")
 ALPHA = flags.DEFINE_float("alpha", None, "length penalty (default: the run's config)")
 CHECKPOINT = flags.DEFINE_string("checkpoint", "last", "last, best, or a step")

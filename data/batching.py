@@ -6,13 +6,14 @@ bucket length is one shape, hence one compilation. Dimension letters: N examples
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
-from typing import get_args
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
 
 import numpy as np
 
+from data import span_corruption
 from data.errors import DataError
-from data.tasks import Kind
+from data.tasks.task import Example, Kind, Task
 from data.tokenizer import EOS_ID, Tokenizer
 
 Ids = list[int]
@@ -21,19 +22,39 @@ Batch = dict[str, np.ndarray]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Layout:
-    """The shapes of the batches; a `DataError` names the values that do not fit together."""
+    """The shapes of the batches; a `DataError` names the values that do not fit together.
+
+    Attributes:
+      kind: of the task.
+      max_length: the longest inputs and, in translation and language models, targets.
+      target_length: seq2seq: 0, or the length that all targets are padded to; examples then are
+        sorted by their inputs alone, which suits short targets of long inputs.
+      batch_tokens: rows x bucket length is at most this.
+      bucket_lengths: ascending, up to max_length.
+      batch_multiple: rows are a multiple of this, so that they split over processes and devices.
+      truncate_inputs: cut over-long inputs in training, too, instead of leaving them out.
+    """
 
     kind: Kind
     max_length: int
+    target_length: int = 0
     batch_tokens: int
     bucket_lengths: tuple[int, ...]
     batch_multiple: int
+    truncate_inputs: bool = False
 
     def __post_init__(self):
         if self.kind not in get_args(Kind):
             raise DataError(f"kind={self.kind!r} is none of {', '.join(get_args(Kind))}")
         if self.max_length < 2:
             raise DataError(f"max_length={self.max_length}: a token and its end need at least 2")
+        if not (self.target_length == 0 or 2 <= self.target_length <= self.max_length):
+            raise DataError(
+                f"target_length={self.target_length} must be 0 (as the inputs) or from 2 to "
+                f"max_length={self.max_length}"
+            )
+        if self.target_length and self.kind != "seq2seq":
+            raise DataError(f"target_length={self.target_length} has no use in a {self.kind}")
         if self.batch_multiple < 1:
             raise DataError(f"batch_multiple={self.batch_multiple} must be at least 1")
         if self.batch_tokens < self.max_length * self.batch_multiple:
@@ -43,6 +64,8 @@ class Layout:
                 "raise it, or lower one of the others"
             )
         self._check_buckets()
+        if self.kind == "span_corruption":
+            span_corruption.block_length(self.max_length)
 
     def _check_buckets(self):
         buckets = tuple(self.bucket_lengths)
@@ -58,6 +81,49 @@ class Layout:
     def rows(self, length: int) -> int:
         """Rows of a batch of that length."""
         return self.batch_tokens // length // self.batch_multiple * self.batch_multiple
+
+    def side_length(self, side: str, length: int) -> int:
+        """Length that inputs or targets are padded to in a batch of that bucket length."""
+        if side == "inputs" or self.kind == "language_model":
+            return length
+        if self.kind == "classification":
+            return 1
+        if self.kind == "span_corruption":
+            return span_corruption.lengths(span_corruption.block_length(self.max_length))[1]
+        return self.target_length or length
+
+    def longest(self, side: str) -> int:
+        """The most tokens that inputs or targets may have."""
+        return self.side_length(side, self.max_length)
+
+    def bucket_lengths_N(self, ids_of: dict[str, list[Ids]]) -> np.ndarray:
+        """Of each example the length that its bucket is chosen by."""
+        sides = ids_of
+        if "inputs" in ids_of and (self.target_length or self.kind != "seq2seq"):
+            sides = {"inputs": ids_of["inputs"]}
+        return np.max([side_lengths_N(side) for side in sides.values()], axis=0)
+
+
+def make_layout(
+    task: Task, *, max_length: int, data: Mapping[str, Any], batch_tokens: int | None = None
+) -> Layout:
+    """The layout of a task's batches.
+
+    Args:
+      task: gives the kind, and whether inputs are cut.
+      max_length: N, of the model.
+      data: the data section of a config.
+      batch_tokens: in place of the one of the section.
+    """
+    return Layout(
+        kind=task.kind,
+        max_length=max_length,
+        target_length=data["target_length"],
+        batch_tokens=data["batch_tokens"] if batch_tokens is None else batch_tokens,
+        bucket_lengths=data["bucket_lengths"],
+        batch_multiple=data["batch_multiple"],
+        truncate_inputs=task.truncate_inputs,
+    )
 
 
 def plan_buckets(lengths_N: np.ndarray, layout: Layout) -> list[tuple[np.ndarray, int]]:
@@ -108,47 +174,85 @@ def plan_packs(lengths_N: np.ndarray, max_length: int) -> list[list[int]]:
 
 def pad(rows: Sequence[Sequence[int]], *, batch: int, length: int) -> np.ndarray:
     """Rows of at most `length` numbers as int32 [B, L]; zeros at their ends and in extra rows."""
+    flat_T = np.fromiter(itertools.chain.from_iterable(rows), np.int32)
+    sizes_N = side_lengths_N(rows)
     padded_BL = np.zeros((batch, length), np.int32)
-    sizes_N = np.fromiter(map(len, rows), np.int64, len(rows))
-    row_T = np.repeat(np.arange(len(rows)), sizes_N)
-    column_T = np.arange(sizes_N.sum()) - np.repeat(np.cumsum(sizes_N) - sizes_N, sizes_N)
-    padded_BL[row_T, column_T] = [number for row in rows for number in row]
+    padded_BL[np.repeat(np.arange(len(rows)), sizes_N), places_T(sizes_N)] = flat_T
     return padded_BL
 
 
 def packed_batch(packs: Sequence[Sequence[Ids]], *, batch: int, length: int) -> Batch:
     """Rows of whole lines: `targets`, `segments` (1.. per row), `positions` (0.. per line)."""
-    parts = {
-        "targets": [[token for line in lines for token in line] for lines in packs],
-        "segments": [[s for s, line in enumerate(lines, 1) for _ in line] for lines in packs],
-        "positions": [[place for line in lines for place in range(len(line))] for lines in packs],
+    lines = [line for pack in packs for line in pack]
+    sizes_N, counts_B = side_lengths_N(lines), side_lengths_N(packs)
+    row_T = np.repeat(np.repeat(np.arange(len(packs)), counts_B), sizes_N)
+    tokens_B = np.bincount(row_T, minlength=len(packs))
+    column_T = places_T(tokens_B)
+    values = {
+        "targets": np.fromiter(itertools.chain.from_iterable(lines), np.int32),
+        "segments": np.repeat(places_T(counts_B) + 1, sizes_N),
+        "positions": places_T(sizes_N),
     }
-    return {name: pad(rows, batch=batch, length=length) for name, rows in parts.items()}
+    arrays = {name: np.zeros((batch, length), np.int32) for name in values}
+    for name, values_T in values.items():
+        arrays[name][row_T, column_T] = values_T
+    return arrays
 
 
-def encode(examples: Sequence[dict[str, str]], tokenizer: Tokenizer) -> dict[str, list[Ids]]:
-    """Token ids with EOS of every side; a side without text is EOS alone."""
-    return {
-        key: [
-            [*ids, EOS_ID] if example[key].strip() else [EOS_ID]
+def places_T(sizes_N: np.ndarray) -> np.ndarray:
+    """0, 1, ... within each of some stretches of these sizes, one after the other."""
+    return np.arange(sizes_N.sum()) - np.repeat(np.cumsum(sizes_N) - sizes_N, sizes_N)
+
+
+def encode(examples: Sequence[Example], tokenizer: Tokenizer) -> dict[str, list[Ids]]:
+    """Token ids with EOS of either side; a side without text is EOS alone.
+
+    A label is the one token `label + 1` of the targets: 0 is padding everywhere.
+    """
+    ids_of = {
+        side: [
+            [*ids, EOS_ID] if example[side].strip() else [EOS_ID]
             for ids, example in zip(
-                tokenizer.encode([example[key] for example in examples]), examples, strict=True
+                tokenizer.encode([example[side] for example in examples]), examples, strict=True
             )
         ]
-        for key in examples[0]
+        for side in ("inputs", "targets")
+        if side in examples[0]
     }
+    if "targets" not in ids_of:
+        ids_of["targets"] = [[example["label"] + 1] for example in examples]
+    return ids_of
+
+
+def side_lengths_N(side: Sequence[Sequence[Any]]) -> np.ndarray:
+    """Of each example the number of its tokens."""
+    return np.fromiter(map(len, side), np.int64, len(side))
 
 
 def bucketed(ids_of: dict[str, list[Ids]], layout: Layout) -> list[Batch]:
-    """Batches of examples of like length, by the longer side."""
-    lengths_N = np.max([[len(ids) for ids in side] for side in ids_of.values()], axis=0)
+    """Batches of examples of like length."""
     return [
-        {
-            key: pad([side[i] for i in members], batch=layout.rows(length), length=length)
-            for key, side in ids_of.items()
-        }
-        for members, length in plan_buckets(lengths_N, layout)
+        padded({side: [ids[i] for i in members] for side, ids in ids_of.items()}, layout, length)
+        for members, length in plan_buckets(layout.bucket_lengths_N(ids_of), layout)
     ]
+
+
+def padded(ids_of: dict[str, list[Ids]], layout: Layout, length: int) -> Batch:
+    """One batch of that bucket length; rows without an example are zeros."""
+    return {
+        side: pad(ids, batch=layout.rows(length), length=layout.side_length(side, length))
+        for side, ids in ids_of.items()
+    }
+
+
+def corrupted(
+    lines: list[Ids], layout: Layout, rng: np.random.Generator, sentinels: Ids
+) -> dict[str, list[Ids]]:
+    """Inputs and targets of the blocks of some lines, whose EOS is left out."""
+    length = span_corruption.block_length(layout.max_length)
+    blocks = span_corruption.blocks([line[:-1] for line in lines], length)
+    sides = [span_corruption.corrupt(block, rng, sentinels) for block in blocks]
+    return {"inputs": [side[0] for side in sides], "targets": [side[1] for side in sides]}
 
 
 def packed(lines: list[Ids], layout: Layout, rng: np.random.Generator) -> list[Batch]:

@@ -20,8 +20,7 @@ import numpy as np
 from data import batching
 from data.batching import Batch, Ids, Layout
 from data.errors import DataError
-from data.sources import TextSplit
-from data.tasks import Kind
+from data.sources import Split, read_all
 from data.tokenizer import Tokenizer
 
 _SHUFFLE, _PLAN = 0, 1  # what a seed is used for
@@ -29,29 +28,27 @@ _SHUFFLE, _PLAN = 0, 1  # what a seed is used for
 
 @dataclasses.dataclass(frozen=True)
 class Window:
-    """The global batches of some examples, and how many of these were left out and why."""
+    """The global batches of some examples, and how many of these were left out or cut, and why."""
 
     batches: list[Batch]
     examples: int
     too_long: int
     empty: int
+    truncated: int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Planner:
     """Makes the batches of a window: the map of the Grain pipeline."""
 
-    split: TextSplit
+    split: Split
     tokenizer: Tokenizer
     layout: Layout
     seed: int
 
     def __call__(self, number: int, indices: Sequence[int]) -> Window:
         ids_of = batching.encode(self.split.__getitems__(indices), self.tokenizer)
-        lengths_N = np.max([[len(ids) for ids in side] for side in ids_of.values()], axis=0)
-        shortest_N = np.min([[len(ids) for ids in side] for side in ids_of.values()], axis=0)
-        empty_N = shortest_N < 2  # nothing but the end token
-        too_long_N = ~empty_N & (lengths_N > self.layout.max_length)
+        too_long_N, empty_N, cut_N = self._judge(ids_of)
         keep = np.flatnonzero(~empty_N & ~too_long_N)
         if not len(keep):
             raise DataError(
@@ -60,13 +57,38 @@ class _Planner:
             )
         rng = np.random.default_rng([self.seed, _PLAN, number])
         batches = self._batches({k: [side[i] for i in keep] for k, side in ids_of.items()}, rng)
-        return Window(batches, len(indices), int(too_long_N.sum()), int(empty_N.sum()))
+        return Window(
+            batches,
+            examples=len(indices),
+            too_long=int(too_long_N.sum()),
+            empty=int(empty_N.sum()),
+            truncated=int(cut_N[keep].sum()),
+        )
+
+    def _judge(self, ids_of: dict[str, list[Ids]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Which examples are too long, which are empty, and of which the inputs are cut (here)."""
+        empty_N, too_long_N, cut_N = np.zeros((3, len(ids_of["targets"])), bool)
+        for side, ids in ids_of.items():
+            lengths_N, longest = batching.side_lengths_N(ids), self.layout.longest(side)
+            if not (side == "targets" and self.layout.kind == "classification"):
+                empty_N |= lengths_N < 2  # nothing but the end token
+            if self.layout.kind == "span_corruption":
+                continue  # documents of any length are cut into blocks
+            if side == "inputs" and self.layout.truncate_inputs:
+                cut_N |= lengths_N > longest
+                ids_of[side] = [batching.truncate(line, longest) for line in ids]
+            else:
+                too_long_N |= lengths_N > longest
+        return too_long_N & ~empty_N, empty_N, cut_N
 
     def _batches(self, ids_of: dict[str, list[Ids]], rng: np.random.Generator) -> list[Batch]:
-        if self.layout.kind == "translation":
-            batches = batching.bucketed(ids_of, self.layout)
-        else:
+        if self.layout.kind == "language_model":
             batches = batching.packed(ids_of["targets"], self.layout, rng)
+        else:
+            if self.layout.kind == "span_corruption":
+                sentinels = self.tokenizer.sentinels
+                ids_of = batching.corrupted(ids_of["targets"], self.layout, rng, sentinels)
+            batches = batching.bucketed(ids_of, self.layout)
         return [batches[i] for i in rng.permutation(len(batches))]
 
 
@@ -86,14 +108,10 @@ class _OwnRows(grain.experimental.FlatMapTransform):
 
 
 def train_batches(
-    split: TextSplit,
+    split: Split,
     tokenizer: Tokenizer,
+    layout: Layout,
     *,
-    kind: Kind,
-    max_length: int,
-    batch_tokens: int,
-    bucket_lengths: Sequence[int],
-    batch_multiple: int,
     window: int,
     seed: int,
     process_index: int = 0,
@@ -101,28 +119,20 @@ def train_batches(
 ) -> grain.IterDataset[Batch]:
     """Endless batches of int32 arrays; every epoch holds each example once, in another order.
 
-    translation: `inputs` and `targets` [B, L], each row ended by EOS and padded with 0; L is
-    one of `bucket_lengths`, B the multiple of `batch_multiple` below batch_tokens / L.
+    seq2seq: `inputs` [B, L] and `targets` [B, T], each row ended by EOS and padded with 0; L is
+    a bucket length, B the multiple of `batch_multiple` below batch_tokens / L.
+    span_corruption: the same, of blocks of running text.
     language_model: whole lines packed into rows of `max_length`: `targets`, `segments`,
     `positions` [B, L].
+    classification: `inputs` [B, L] and `targets` [B, 1], the label + 1.
 
     Examples longer than `max_length` (with EOS, either side) and those with an empty side are
-    left out; `data.report` counts them. Rows without an example are all zeros. `window` is about
-    how many examples are planned at once: the larger, the fuller the batches. An epoch ends
-    with a window.
+    left out, or cut if the layout says so; `data.report` counts them. Rows without an example
+    are all zeros. `window` is about how many examples are planned at once: the larger, the fuller
+    the batches. An epoch ends with a window.
     """
-    _check_processes(process_index, process_count, batch_multiple)
-    windows = plan_windows(
-        split,
-        tokenizer,
-        kind=kind,
-        max_length=max_length,
-        batch_tokens=batch_tokens,
-        bucket_lengths=bucket_lengths,
-        batch_multiple=batch_multiple,
-        window=window,
-        seed=seed,
-    )
+    _check_processes(process_index, process_count, layout.batch_multiple)
+    windows = plan_windows(split, tokenizer, layout, window=window, seed=seed)
     # One window is planned in a background thread while the one before is used up.
     options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=1)
     rows = _OwnRows(process_index, process_count)
@@ -130,22 +140,12 @@ def train_batches(
 
 
 def plan_windows(
-    split: TextSplit,
-    tokenizer: Tokenizer,
-    *,
-    kind: Kind,
-    max_length: int,
-    batch_tokens: int,
-    bucket_lengths: Sequence[int],
-    batch_multiple: int,
-    window: int,
-    seed: int,
+    split: Split, tokenizer: Tokenizer, layout: Layout, *, window: int, seed: int
 ) -> grain.MapDataset[Window]:
     """The windows of one epoch by number, for all processes; arguments as in `train_batches`.
 
     Numbers go on beyond its length: window `len + 3` is window 3 of the second epoch.
     """
-    layout = _layout(kind, max_length, batch_tokens, bucket_lengths, batch_multiple)
     planner = _Planner(split=split, tokenizer=tokenizer, layout=layout, seed=seed)
     return _index_windows(len(split), window, seed).map_with_index(planner)
 
@@ -168,8 +168,8 @@ class EvalBatches:
 
     def __init__(self, batches: list[Batch], *, examples: int, truncated: int):
         self._batches = batches
-        self.examples = examples
-        self.truncated = truncated  # examples cut to max_length on at least one side
+        self.examples = examples  # of span corruption: blocks of text
+        self.truncated = truncated  # examples cut on at least one side
 
     def __iter__(self):
         return iter(self._batches)
@@ -179,14 +179,10 @@ class EvalBatches:
 
 
 def eval_batches(
-    split: TextSplit,
+    split: Split,
     tokenizer: Tokenizer,
+    layout: Layout,
     *,
-    kind: Kind,
-    max_length: int,
-    batch_tokens: int,
-    bucket_lengths: Sequence[int],
-    batch_multiple: int,
     process_index: int = 0,
     process_count: int = 1,
     sources_only: bool = False,
@@ -194,33 +190,39 @@ def eval_batches(
     """All of a split, held in memory: the same batches on every process, of each its own rows.
 
     Examples are sorted by length into buckets. Each batch has `index` [B], the example's number
-    in the split or -1 for a row that only fills up, and `targets` [B, L], with `inputs` [B, L] for
-    translation. A row holds one example, in a language model, too: nothing is packed.
-    What is longer than `max_length` is cut to max_length - 1 tokens and EOS, and counted.
-    `sources_only` (translation) leaves the targets out, for decoding.
+    in the split or -1 for a row that only fills up, and the arrays of `train_batches`. A row
+    holds one example, in a language model, too: nothing is packed. Span corruption hides the same
+    spans every time; its examples are the blocks of the whole split.
+    What is too long is cut, with EOS as its last token, and counted.
+    `sources_only` leaves the targets out, for decoding.
     """
-    layout = _layout(kind, max_length, batch_tokens, bucket_lengths, batch_multiple)
-    _check_processes(process_index, process_count, batch_multiple)
-    if sources_only and kind != "translation":
-        raise DataError(f"sources_only needs kind='translation', this is kind={kind!r}")
+    _check_processes(process_index, process_count, layout.batch_multiple)
+    if sources_only and layout.kind == "language_model":
+        raise DataError("sources_only: a language model has no inputs")
     if not len(split):
         raise DataError("there is no example to evaluate: the split is empty")
-    ids_of = batching.encode(split.__getitems__(range(len(split))), tokenizer)
+    ids_of = batching.encode(list(read_all(split)), tokenizer)
+    if layout.kind == "span_corruption":
+        rng = np.random.default_rng(0)
+        ids_of = batching.corrupted(ids_of["targets"], layout, rng, tokenizer.sentinels)
+    examples = len(ids_of["targets"])
     if sources_only:
         del ids_of["targets"]
-    lengths_N = np.max([[len(ids) for ids in side] for side in ids_of.values()], axis=0)
-    ids_of = {
-        key: [batching.truncate(ids, max_length) for ids in side] for key, side in ids_of.items()
-    }
-    batches = _sorted_batches(ids_of, np.minimum(lengths_N, max_length), layout)
+    cut_N = np.zeros(examples, bool)
+    for side, ids in ids_of.items():
+        longest = layout.longest(side)
+        cut_N |= batching.side_lengths_N(ids) > longest
+        ids_of[side] = [batching.truncate(line, longest) for line in ids]
+    batches = _sorted_batches(ids_of, layout)
     return EvalBatches(
         [batching.own_rows(batch, process_index, process_count) for batch in batches],
-        examples=len(split),
-        truncated=int((lengths_N > max_length).sum()),
+        examples=examples,
+        truncated=int(cut_N.sum()),
     )
 
 
-def _sorted_batches(ids_of: dict[str, list[Ids]], lengths_N: np.ndarray, layout: Layout):
+def _sorted_batches(ids_of: dict[str, list[Ids]], layout: Layout) -> list[Batch]:
+    lengths_N = layout.bucket_lengths_N(ids_of)
     order = np.argsort(lengths_N, kind="stable")
     bucket_N = np.searchsorted(layout.bucket_lengths, lengths_N[order])
     batches = []
@@ -228,28 +230,17 @@ def _sorted_batches(ids_of: dict[str, list[Ids]], lengths_N: np.ndarray, layout:
         members, rows = order[bucket_N == bucket], layout.rows(length)
         for start in range(0, len(members), rows):
             group = members[start : start + rows]
-            batches.append(_eval_batch(ids_of, group, batch=rows, length=length))
+            batches.append(_eval_batch(ids_of, group, layout, length))
     return batches
 
 
-def _eval_batch(ids_of, group: np.ndarray, *, batch: int, length: int) -> Batch:
-    arrays = {
-        key: batching.pad([side[i] for i in group], batch=batch, length=length)
-        for key, side in ids_of.items()
-    }
-    index_B = np.full(batch, -1, np.int32)
+def _eval_batch(ids_of, group: np.ndarray, layout: Layout, length: int) -> Batch:
+    arrays = batching.padded(
+        {side: [ids[i] for i in group] for side, ids in ids_of.items()}, layout, length
+    )
+    index_B = np.full(layout.rows(length), -1, np.int32)
     index_B[: len(group)] = group
     return {**arrays, "index": index_B}
-
-
-def _layout(kind, max_length, batch_tokens, bucket_lengths, batch_multiple) -> Layout:
-    return Layout(
-        kind=kind,
-        max_length=max_length,
-        batch_tokens=batch_tokens,
-        bucket_lengths=tuple(bucket_lengths),
-        batch_multiple=batch_multiple,
-    )
 
 
 def _check_processes(process_index: int, process_count: int, batch_multiple: int) -> None:

@@ -1,114 +1,206 @@
 """One split of a data set as random-access text, whatever it is stored as.
 
-A `TextSplit` gives `{'inputs': str, 'targets': str}` (translation) or `{'targets': str}`
-(language model): Unicode NFC, nothing else changed. Bytes that are not UTF-8 become U+FFFD,
-since one bad line must not end a run over millions; the line numbers are kept in `invalid`.
+A `TextSplit` gives examples as its task declares them (`data.tasks.task`). Its text is Unicode
+NFC, nothing else is changed. Bytes that are not UTF-8 become U+FFFD, since one bad line must not
+end a run over millions; the numbers of such rows are kept in `invalid`.
 """
 
 import hashlib
 import os
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+
+import numpy as np
 
 from data.errors import DataError
-from data.tasks import EMBEDDED, Dataset
+from data.rows import Remembered, open_rows
+from data.tasks.task import Dataset, Example, Row, ToExamples
 
-Text = dict[str, str]
+_READ = 4096  # rows per read where a whole split is gone through
+
+
+class Split(Protocol):
+    """Random access to the examples of a split."""
+
+    @property
+    def identity(self) -> str:
+        """Another string when the data is another one."""
+        ...
+
+    @property
+    def invalid(self) -> set[int]:
+        """Numbers of the rows read so far that were not UTF-8."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Example]: ...
 
 
 class TextSplit:
-    """Random access to the text of one split.
+    """The examples of one split.
 
-    `source` is anything with a length and rows of features; its `__getitems__` is used when it
-    has one, which for ArrayRecord is five times as fast as row by row. `identity` is a
-    string that is another one when the data is another one.
+    Args:
+      source: anything with a length and rows of features; its `__getitems__` is used when it
+        has one, which for ArrayRecord is five times as fast as row by row.
+      to_examples: the examples of a row, see `Dataset`.
+      split: train, validation or test.
+      identity: see `Split`.
+      one_to_one: every row is one example; otherwise all rows are read now, to count theirs.
     """
 
     def __init__(
-        self, source: Any, *, input_feature: str | None, target_feature: str, identity: str
+        self,
+        source: Any,
+        to_examples: ToExamples,
+        *,
+        split: str = "train",
+        identity: str,
+        one_to_one: bool = True,
     ):
         self._source = source
-        self._feature_of = {"targets": target_feature}
-        if input_feature is not None:
-            self._feature_of = {"inputs": input_feature, "targets": target_feature}
+        self._to_examples = to_examples
+        self._split = split
         self.identity = identity
-        self.invalid: set[int] = set()  # numbers of the lines read so far that were not UTF-8
+        self.invalid: set[int] = set()
+        # Of each example its row, and its place among the examples of that row.
+        self._row_and_place_N2 = None if one_to_one else self._count()
 
     def __len__(self) -> int:
-        return len(self._source)
+        places = self._row_and_place_N2
+        return len(self._source) if places is None else len(places)
 
-    def __getitem__(self, index: int) -> Text:
+    def __getitem__(self, index: int) -> Example:
         return self.__getitems__([index])[0]
 
-    def __getitems__(self, indices: Sequence[int]) -> list[Text]:
+    def __getitems__(self, indices: Sequence[int]) -> list[Example]:
         indices = [int(index) for index in indices]
-        return [self._text(i, row) for i, row in zip(indices, self._rows(indices), strict=True)]
+        if self._row_and_place_N2 is None:
+            return [examples[0] for examples in self._examples(indices)]
+        wanted_N2 = self._row_and_place_N2[indices]
+        rows = np.unique(wanted_N2[:, 0])
+        found = dict(zip(rows.tolist(), self._examples(rows.tolist()), strict=True))
+        return [found[row][place] for row, place in wanted_N2.tolist()]
+
+    def _examples(self, indices: list[int]) -> list[Sequence[Example]]:
+        rows = zip(indices, self._rows(indices), strict=True)
+        return [self._to_examples(self._decoded(i, row), self._split) for i, row in rows]
 
     def _rows(self, indices: list[int]) -> Sequence[Any]:
         if hasattr(self._source, "__getitems__"):
             return self._source.__getitems__(indices)
         return [self._source[index] for index in indices]
 
-    def _text(self, index: int, row: Any) -> Text:
-        return {key: self._to_str(index, row[name]) for key, name in self._feature_of.items()}
+    def _decoded(self, index: int, row: Mapping[str, Any]) -> Row:
+        return {name: self._plain(index, value) for name, value in row.items()}
 
-    def _to_str(self, index: int, value: str | bytes) -> str:
+    def _plain(self, index: int, value: Any) -> Any:
+        """Bytes as text, numpy's numbers and arrays as Python's, also inside lists and mappings."""
         if isinstance(value, bytes):
             try:
                 value = value.decode("utf-8")
             except UnicodeDecodeError:
                 self.invalid.add(index)
                 value = value.decode("utf-8", errors="replace")
-        return unicodedata.normalize("NFC", value)
+        if isinstance(value, str):
+            return unicodedata.normalize("NFC", value)
+        if isinstance(value, np.ndarray | np.generic):
+            return self._plain(index, value.tolist())
+        if isinstance(value, Mapping):
+            return self._decoded(index, value)
+        if isinstance(value, list | tuple):
+            return [self._plain(index, element) for element in value]
+        return value
+
+    def _count(self) -> np.ndarray:
+        counts = []
+        for indices in _chunks(len(self._source)):
+            counts += [len(examples) for examples in self._examples(indices)]
+        row_N = np.repeat(np.arange(len(counts)), counts)
+        place_N = np.concatenate([np.arange(count) for count in counts] or [np.empty(0, int)])
+        return np.stack([row_N, place_N], axis=1).astype(np.int64)
 
 
-class _Remembered:
-    """A small source that keeps the rows once read: decoding one costs TFDS a tenth of a ms."""
+class _Joined:
+    """The splits of a mixture's parts, one after the other."""
 
-    def __init__(self, source: Any):
-        self._source = source
-        self._row_of: dict[int, Any] = {}
+    def __init__(self, parts: Sequence[Split]):
+        self._parts = parts
+        self._ends = np.cumsum([len(part) for part in parts])
+        self.identity = " + ".join(part.identity for part in parts)
+
+    @property
+    def invalid(self) -> set[int]:
+        starts = self._ends - [len(part) for part in self._parts]
+        return {
+            int(start) + row
+            for start, part in zip(starts, self._parts, strict=True)
+            for row in part.invalid
+        }
 
     def __len__(self) -> int:
-        return len(self._source)
+        return int(self._ends[-1])
 
-    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        new = [index for index in indices if index not in self._row_of]
-        self._row_of.update(zip(new, self._source.__getitems__(new), strict=True))
-        return [self._row_of[index] for index in indices]
+    def __getitems__(self, indices: Sequence[int]) -> list[Example]:
+        numbers_N = np.asarray(indices, np.int64)
+        part_N = np.searchsorted(self._ends, numbers_N, side="right")
+        found: list[Example] = [{}] * len(numbers_N)
+        for number, part in enumerate(self._parts):
+            places = np.flatnonzero(part_N == number)
+            start = self._ends[number] - len(part)
+            if not len(places):
+                continue
+            examples = part.__getitems__((numbers_N[places] - start).tolist())
+            for place, example in zip(places, examples, strict=True):
+                found[place] = example
+        return found
 
 
-def open_split(dataset: Dataset, split: str, *, data_dir: str | os.PathLike[str]) -> TextSplit:
+def read_all(split: Split) -> Iterator[Example]:
+    """All examples of a split in order."""
+    for indices in _chunks(len(split)):
+        yield from split.__getitems__(indices)
+
+
+def _chunks(length: int) -> Iterator[list[int]]:
+    for start in range(0, length, _READ):
+        yield list(range(start, min(start + _READ, length)))
+
+
+def open_split(dataset: Dataset, split: str, *, data_dir: str | os.PathLike[str]) -> Split:
     """Opens `split` (train, validation or test) of a data set below `data_dir`.
 
-    Embedded text is prepared there on first use. A real set must have been prepared before; if
+    A stand-in is prepared there on first use. A real set must have been prepared before; if
     it was not, or not as ArrayRecord, a `DataError` says what is missing and what to do.
     """
     if split not in dataset.split_of:
         known = ", ".join(dataset.split_of)
         raise DataError(f"data set {dataset.name} has no split {split!r}; it has: {known}")
-    builder = _builder(dataset, Path(data_dir).expanduser())
+    if dataset.parts:
+        return _Joined([open_split(part, split, data_dir=data_dir) for part in dataset.parts])
+    builder = open_builder(dataset, data_dir)
     tfds_split = dataset.split_of[split]
-    source = builder.as_data_source(split=tfds_split)
+    rows = open_rows(builder, tfds_split)
     return TextSplit(
-        _Remembered(source) if dataset.embedded else source,
-        input_feature=dataset.input_feature,
-        target_feature=dataset.target_feature,
+        Remembered(rows) if dataset.stand_in else rows,
+        dataset.to_examples,
+        split=split,
+        one_to_one=dataset.one_to_one,
         identity=_identity(builder, tfds_split),
     )
 
 
-def _builder(dataset: Dataset, data_dir: Path) -> Any:
-    """A read-only TFDS builder of what is on disk."""
+def open_builder(dataset: Dataset, data_dir: str | os.PathLike[str]) -> Any:
+    """A read-only TFDS builder of what is on disk; stand-ins are prepared if need be."""
     import tensorflow_datasets.public_api as tfds  # slow to import
 
-    if dataset.embedded:
-        from data import embedded
+    from data import builders
 
-        corpus = dataset.tfds_name.removeprefix(EMBEDDED)
-        return tfds.builder_from_directory(embedded.prepare(corpus, data_dir=data_dir))
+    data_dir = Path(data_dir).expanduser()
+    if dataset.stand_in:
+        return tfds.builder_from_directory(builders.prepare_stand_in(dataset.tfds_name, data_dir))
     return _readable(dataset, _prepared(dataset, data_dir), data_dir)
 
 
@@ -119,8 +211,8 @@ def _prepared(dataset: Dataset, data_dir: Path) -> Any:
         return read_only_builder.builder_from_files(dataset.tfds_name, data_dir=data_dir)
     except registered.DatasetNotFoundError as error:
         raise DataError(
-            f"the TFDS set {dataset.tfds_name} is not prepared under data_dir={data_dir}. "
-            + _how_to_prepare(dataset, data_dir)
+            f"the data set {dataset.name} ({dataset.tfds_name} of TFDS) is not prepared under "
+            f"data_dir={data_dir}. " + _how_to_prepare(dataset, data_dir)
         ) from error
 
 
@@ -129,18 +221,21 @@ def _readable(dataset: Dataset, builder: Any, data_dir: Path) -> Any:
     if file_format is None or file_format.value not in ("array_record", "parquet"):
         name = getattr(file_format, "value", "an unknown format")
         raise DataError(
-            f"the TFDS set {dataset.tfds_name} under data_dir={data_dir} is stored as {name}, "
-            "which cannot be read without TensorFlow. " + _how_to_prepare(dataset, data_dir)
+            f"the data set {dataset.name} under data_dir={data_dir} is stored as {name}, "
+            "which cannot be read without TensorFlow. Move that folder away first, or name another "
+            "data_dir. " + _how_to_prepare(dataset, data_dir)
         )
     return builder
 
 
 def _how_to_prepare(dataset: Dataset, data_dir: Path) -> str:
+    from data.tasks import TASKS  # here: the tasks need nothing of this module to be declared
+
+    names = [task.name for task in TASKS.values() if dataset in task.datasets]
     return (
-        "It must be prepared there once, on a machine with network: "
-        f"tfds.builder({dataset.tfds_name!r}, data_dir={str(data_dir)!r}, "
-        "file_format='array_record').download_and_prepare(). "
-        "To run now, without it, choose scale=small: it uses the embedded text."
+        f"Prepare it there once: python -m data.prepare {names[0] if names else 'TASK'} "
+        f"--dataset={dataset.name} --data_dir={data_dir}. "
+        "To run now, without it, choose scale=small where the task has embedded text."
     )
 
 

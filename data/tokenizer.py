@@ -5,6 +5,9 @@ docs_ende it trains in 1 second where a unigram model takes 13, for 1% more toke
 never normalised, and characters outside the vocabulary become bytes, so decode(encode(text))
 gives any text back: newlines, tabs, accents, emoji, spaces in a row. The one exception is
 U+2581, which SentencePiece itself uses for a space and gives back as one.
+
+Ids are fixed: padding 0, end 1, unknown 2, and in vocabularies for span corruption the sentinels
+from 3 on. Sentinels are control pieces: no text, not even "<extra_id_0>", is encoded as one.
 """
 
 import hashlib
@@ -13,7 +16,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +24,19 @@ import numpy as np
 import sentencepiece
 
 from data.errors import DataError
-from data.sources import TextSplit, open_split
-from data.tasks import Dataset, Task
+from data.sources import Split, open_split
+from data.tasks.task import Dataset, Example, Task
 
 PAD_ID = 0
 EOS_ID = 1
 UNK_ID = 2  # never produced: bytes stand in
 
+SENTINELS = tuple(f"<extra_id_{number}>" for number in range(100))  # T5's names and number
+
 # More text does not change a vocabulary of 32 thousand pieces much; it only takes longer.
 MAX_EXAMPLES = 1_000_000
 _READ = 8192  # examples per read while the sample is collected
+_MAX_BYTES = 4192  # SentencePiece learns from no longer line: longer text is cut for it
 
 _SETTINGS: dict[str, Any] = dict(
     model_type="bpe",
@@ -78,6 +84,13 @@ class Tokenizer:
         """SHA-256 of the model file, in hex: equal hashes give equal token ids."""
         return hashlib.sha256(self._model).hexdigest()
 
+    @property
+    def sentinels(self) -> list[int]:
+        """Ids of the sentinels of span corruption, in order; none in other vocabularies."""
+        if self.vocab_size <= UNK_ID + 1 or not self._processor.is_control(UNK_ID + 1):
+            return []
+        return list(range(UNK_ID + 1, UNK_ID + 1 + len(SENTINELS)))
+
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Token ids of each text, without an end token. One call for many texts is fastest."""
         return self._processor.encode(texts)
@@ -89,6 +102,10 @@ class Tokenizer:
         """
         rows = [self._cut(row) for row in ids]
         return self._processor.decode(rows) if rows else []  # SentencePiece: '' for no rows
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """The name of each piece, for people: U+2581 stands for a space."""
+        return [self._processor.id_to_piece(int(token)) for token in ids]
 
     def save_copy(self, path: str | os.PathLike[str]) -> None:
         """Writes the model file, in one step, to `path`."""
@@ -102,17 +119,24 @@ class Tokenizer:
 
 
 def train_tokenizer(
-    lines: Iterable[str], path: str | os.PathLike[str], *, vocab_size: int
+    lines: Iterable[str],
+    path: str | os.PathLike[str],
+    *,
+    vocab_size: int,
+    symbols: Sequence[str] = (),
+    sentinels: Sequence[str] = (),
 ) -> Tokenizer:
-    """Learns a vocabulary of `vocab_size` pieces, 259 of them fixed, and writes it to `path`.
+    """Learns a vocabulary of `vocab_size` pieces and writes it to `path`.
 
-    Equal lines give an equal file. A size the text cannot give is a `DataError` that names the
-    nearest possible one.
+    259 pieces are fixed; `symbols`, characters that get a piece whatever the text, and `sentinels`
+    come on top. Equal lines give an equal file. A size the text cannot give is a `DataError` that
+    names the nearest possible one.
     """
     model = io.BytesIO()
+    settings = _settings(symbols, sentinels)
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(lines), model_writer=model, vocab_size=vocab_size, **_SETTINGS
+            sentence_iterator=iter(lines), model_writer=model, vocab_size=vocab_size, **settings
         )
     except RuntimeError as error:
         raise _size_error(vocab_size, str(error)) from error
@@ -126,7 +150,9 @@ def load_or_train(
 ) -> Tokenizer:
     """The vocabulary of a data set, learned once from its training split and kept in `data_dir`."""
     split = open_split(dataset, "train", data_dir=data_dir)
-    key = repr((split.identity, vocab_size, MAX_EXAMPLES, sorted(_SETTINGS.items())))
+    sentinels = SENTINELS if task.kind == "span_corruption" else ()
+    settings = sorted(_settings(task.symbols, sentinels).items())
+    key = repr((split.identity, vocab_size, MAX_EXAMPLES, settings))
     name = (
         f"{task.name}-{dataset.name}-{vocab_size}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
     )
@@ -134,10 +160,16 @@ def load_or_train(
     if path.exists():
         return Tokenizer.load(path)
     print(f"learning {vocab_size} pieces from {dataset.name} into {path}, once", file=sys.stderr)
-    return train_tokenizer(sample_lines(split), path, vocab_size=vocab_size)
+    return train_tokenizer(
+        sample_lines(split),
+        path,
+        vocab_size=vocab_size,
+        symbols=task.symbols,
+        sentinels=sentinels,
+    )
 
 
-def sample_lines(split: TextSplit, max_examples: int = MAX_EXAMPLES) -> Iterable[str]:
+def sample_lines(split: Split, max_examples: int = MAX_EXAMPLES) -> Iterator[str]:
     """Inputs and targets of all examples, or of a fixed random sample of a larger split."""
     indices = np.arange(len(split))
     if len(split) > max_examples:
@@ -145,7 +177,28 @@ def sample_lines(split: TextSplit, max_examples: int = MAX_EXAMPLES) -> Iterable
         indices = np.sort(np.random.default_rng(0).choice(len(split), max_examples, replace=False))
     for start in range(0, len(indices), _READ):
         for example in split.__getitems__(indices[start : start + _READ].tolist()):
-            yield from example.values()
+            for text in texts(example):
+                yield from _cut_long(text)
+
+
+def texts(example: Example) -> Iterator[str]:
+    """The inputs, if any, and the targets, if they are text."""
+    return (example[side] for side in ("inputs", "targets") if side in example)
+
+
+def _settings(symbols: Sequence[str], sentinels: Sequence[str]) -> dict[str, Any]:
+    extra = {"user_defined_symbols": list(symbols), "control_symbols": list(sentinels)}
+    return _SETTINGS | {name: pieces for name, pieces in extra.items() if pieces}
+
+
+def _cut_long(text: str) -> Iterator[str]:
+    """The text itself, or parts of it that are short enough to be learned from."""
+    if len(text.encode()) <= _MAX_BYTES:
+        yield text
+        return
+    # At most 4 bytes a character; to cut a word now and then costs nothing.
+    width = _MAX_BYTES // 4
+    yield from (text[start : start + width] for start in range(0, len(text), width))
 
 
 def _size_error(vocab_size: int, message: str) -> DataError:

@@ -102,11 +102,12 @@ class Checkpoints:
         metrics = None if loss is None else {"loss": loss}
         self._guard(lambda: self._manager.save(step, args=args, metrics=metrics))
 
-    def restore(self, step: int, abstract_state: Any) -> Restored:
+    def restore(self, step: int, abstract_state: Any, *, vocabulary: str) -> Restored:
         """Reads the checkpoint of `step` into the shapes and shardings of `abstract_state`.
 
         Raises:
-          UserError: if its arrays are not those of the model.
+          UserError: if its arrays are not those of the model, or its tokens not those of the
+            vocabulary with that hash.
         """
         args = ocp.args.Composite(
             state=ocp.args.StandardRestore(abstract_state),
@@ -122,6 +123,11 @@ class Checkpoints:
                 f"model: {reason}. Without that directory the run goes on from the one before"
             ) from error
         self._check_shapes(step, abstract_state, restored.state)
+        if (trained := restored.meta["vocabulary"]) != vocabulary:
+            raise UserError(
+                f"the checkpoint {self._directory / str(step)} was trained with the vocabulary "
+                f"{trained[:16]}, but the one of the run is {vocabulary[:16]}"
+            )
         return Restored(step, restored.state, restored.data["iterator"], restored.meta)
 
     def _check_shapes(self, step: int, abstract_state: Any, state: Any) -> None:

@@ -11,7 +11,7 @@ from flax import nnx
 from data import tasks
 from synth.attention.scores import factor_sizes
 from synth.configuration import Config
-from synth.experiment import abstract_model
+from synth.experiment import abstract_model, layout
 from synth.variants import parse_variant
 
 
@@ -19,9 +19,10 @@ def describe(config: Config) -> dict[str, Any]:
     """Parameters and operations of the config's model.
 
     Operations count a multiplication and an addition as 2, in matrix products only; attention is
-    counted as if every sequence had `max_length` tokens and no key were masked. The backward pass
-    is counted as twice the forward pass. "Per token" is per target token: in translation the
-    forward pass includes one input token in the encoder.
+    counted as if every sequence had the most tokens it may have and no key were masked. The
+    backward pass is counted as twice the forward pass. "Per token" is per target token, with its
+    share of the inputs in the encoder (one input token in translation); per input token in a
+    classification.
 
     Returns:
       A JSON-able dict.
@@ -29,7 +30,7 @@ def describe(config: Config) -> dict[str, Any]:
     task = tasks.get_task(config.data.task)
     _, params, fixed = abstract_model(config, task, config.data.vocab_size)
     parts = _parameters(params)
-    forward = sum(operations(config, task.kind).values())
+    forward = sum(operations(config, task).values())
     return {
         "task": task.name,
         "variant": config.model.attention.variant,
@@ -38,7 +39,7 @@ def describe(config: Config) -> dict[str, Any]:
         "trainable": sum(parts.values()),
         "fixed": sum(_parameters(fixed).values()),
         "operations_per_token": {
-            "parts": operations(config, task.kind),
+            "parts": operations(config, task),
             "forward": forward,
             "training_step": 3 * forward,
         },
@@ -67,36 +68,43 @@ def _part(keys: list) -> str:
     return f"{stack} {sub_layer}"
 
 
-def operations(config: Config, kind: str) -> dict[str, int]:
-    """Operations of the forward pass per target token, by part (see `describe`)."""
-    model = config.model
+def operations(config: Config, task: tasks.Task) -> dict[str, int]:
+    """Operations of the forward pass per token, by part (see `describe`)."""
+    model, shapes = config.model, layout(config, task)
     width = model.num_heads * model.head_dim
-    self_attention = _self_attention_operations(model)
     feed_forward = 4 * model.model_dim * model.ff_dim
-    parts = {
-        "decoder self_attention": model.num_layers * self_attention,
-        "decoder feed_forward": model.num_layers * feed_forward,
-        "softmax": 2 * model.model_dim * config.data.vocab_size,
+    encoder = {
+        "encoder self_attention": _self_attention_operations(model, shapes.longest("inputs")),
+        "encoder feed_forward": feed_forward,
     }
-    if kind == "translation":
-        projections = 8 * model.model_dim * width
-        attend = 4 * model.max_length * width
-        parts["decoder cross_attention"] = model.num_layers * (projections + attend)
-        parts["encoder self_attention"] = model.num_layers * self_attention
-        parts["encoder feed_forward"] = model.num_layers * feed_forward
-    return parts
+    if task.kind == "classification":
+        return {part: model.num_layers * count for part, count in encoder.items()}
+    decoder = {
+        "decoder self_attention": _self_attention_operations(model, shapes.longest("targets")),
+        "decoder feed_forward": feed_forward,
+    }
+    inputs = 0.0  # input tokens for each target token
+    if task.kind != "language_model":
+        inputs = shapes.longest("inputs") / shapes.longest("targets")
+        projections = 4 * model.model_dim * width  # of two: query and output, key and value
+        attend = 4 * shapes.longest("inputs") * width
+        decoder["decoder cross_attention"] = round(projections * (1 + inputs)) + attend
+    parts = {part: model.num_layers * count for part, count in decoder.items()}
+    if inputs:
+        parts |= {part: round(model.num_layers * inputs * n) for part, n in encoder.items()}
+    return parts | {"softmax": 2 * model.model_dim * config.data.vocab_size}
 
 
-def _self_attention_operations(model: Config) -> int:
+def _self_attention_operations(model: Config, length: int) -> int:
     """Operations per token of one self-attention: projections, scores, weighted sum of values."""
-    length, width = model.max_length, model.num_heads * model.head_dim
+    width = model.num_heads * model.head_dim
     projection = 2 * model.model_dim * width
     # Shared scores are computed once for all examples: nothing per token, or next to it.
     scores = {
         "vanilla": 2 * projection + 2 * length * width,
         "dense": projection + 2 * length * width,
         "factorized_dense": projection
-        + 2 * width * sum(factor_sizes(length))
+        + 2 * width * sum(factor_sizes(model.max_length))
         + length * model.num_heads,
         "random": 0,
         "fixed_random": 0,
@@ -126,8 +134,7 @@ def to_text(config: Config) -> str:
     ]
     right: dict[str, Any] = dict(colalign=("left", "right"), disable_numparse=True)
     title = f"{found['task']}, attention {found['variant']} (mix {found['mix']})"
-    length = config.model.max_length
-    heading = f"million operations per target token, at {length} tokens"
+    heading = f"million operations per token, at {config.model.max_length} tokens"
     return "\n\n".join(
         [
             title,

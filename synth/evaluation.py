@@ -1,8 +1,7 @@
-"""Scoring a run directory: perplexity and BLEU on a whole split, into the run store."""
+"""Scoring a run directory: likelihood, BLEU and accuracy on a whole split, into the run store."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import json
@@ -20,18 +19,22 @@ from jax.experimental import multihost_utils
 from tqdm import tqdm
 
 from data import pipelines, sources
-from data.tokenizer import Tokenizer
 from synth import decode, sharding
-from synth.checkpoints import Checkpoints
 from synth.compilation import jit
 from synth.errors import UserError
-from synth.experiment import Experiment, make_experiment, open_split, pipeline_settings
+from synth.experiment import (
+    Experiment,
+    evaluation_batches,
+    layout,
+    open_split,
+)
 from synth.files import write_text
 from synth.metrics.bleu import corpus_bleu
 from synth.metrics.perplexity import Sums, perplexity, text_counts
 from synth.progress import say
 from synth.rundir import RunDir
-from synth.steps import make_nll_step
+from synth.steps import make_label_step, make_nll_step
+from synth.trained import load_trained
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +79,7 @@ class Scored:
 def evaluate(
     run: RunDir,
     *,
-    split: str = "test",
+    split: str | None = None,
     beam: int | None = None,
     alpha: float | None = None,
     checkpoint: str = "last",
@@ -85,7 +88,8 @@ def evaluate(
 
     Args:
       run: the run directory; its text is read from the data directory that its config names.
-      split: train, validation or test.
+      split: train, validation or test; None takes the one that tables show, `test` or, where its
+        labels are not public, `validation`.
       beam: width of the beam search, 1 = greedy; None takes the run's config.
       alpha: exponent of the length penalty; None takes the run's config.
       checkpoint: 'last', 'best' (lowest validation loss) or a step.
@@ -94,7 +98,7 @@ def evaluate(
       UserError, data.DataError: for a directory, split or setting that cannot be scored.
     """
     start = time.monotonic()
-    experiment, step, params, fixed = load(run, checkpoint)
+    experiment, step, params, fixed = load_trained(run, checkpoint)
     settings = experiment.config.decode.to_dict()
     settings |= {} if beam is None else {"beam": beam}
     settings |= {} if alpha is None else {"alpha": alpha}
@@ -103,17 +107,24 @@ def evaluate(
             f"--beam={settings['beam']} must be at least 1 and --alpha={settings['alpha']} "
             "at least 0"
         )
+    task = experiment.task
+    split = split or experiment.dataset.scored
     text = open_split(experiment, split)
-    lines = text.__getitems__(range(len(text)))
+    lines = list(sources.read_all(text))
     run.eval.mkdir(exist_ok=True)
     stem = run.eval / f"{split}-step{step}"
     chosen = {} if checkpoint == "last" else {"checkpoint": checkpoint}
 
-    figures, files = _score_likelihood(experiment, params, fixed, text, stem, chosen)
+    if task.kind == "classification":
+        figures, files = _score_labels(experiment, params, fixed, text, stem, chosen)
+    else:
+        figures, files = _score_likelihood(experiment, params, fixed, text, stem, chosen)
     if text.invalid:
         say(f"{len(text.invalid)} lines of {split} are not UTF-8; their bad bytes became U+FFFD")
     samples: list[tuple[str, str, str]] = []
-    if experiment.task.kind == "translation":
+    if missing := set(task.metrics) - _COMPUTED:
+        say(f"{', '.join(sorted(missing))}: not computed by this version")
+    if "bleu" in task.metrics:
         hypotheses = translate(experiment, params, fixed, text, **settings)
         bleu, written = _score_bleu(hypotheses, lines, stem, settings, chosen)
         figures, files = bleu + figures, written + files
@@ -131,31 +142,7 @@ def evaluate(
     )
 
 
-def load(run: RunDir, checkpoint: str) -> tuple[Experiment, int, Any, Any]:
-    """(experiment, step, params, fixed) of a checkpoint, on all devices of this machine."""
-    info = run.info()
-    config = info.config
-    # Scores depend neither on the mesh nor on the batch: take whatever devices are here.
-    config.sharding.mesh = dict(data=-1, fsdp=1, tensor=1)
-    config.data.batch_multiple = math.lcm(8, jax.device_count())
-    least = config.model.max_length * config.data.batch_multiple
-    config.data.batch_tokens = max(config.data.batch_tokens, least)
-    config.decode.batch_tokens = max(config.decode.batch_tokens, least)
-    config.train.accumulate_steps = 1
-    if not run.checkpoints.is_dir():
-        raise UserError(f"--workdir={run.path} has no checkpoint yet: train it first")
-    experiment = make_experiment(config, Tokenizer.load(run.vocabulary))
-    checkpoints = Checkpoints(run.checkpoints, keep=config.train.keep_checkpoints)
-    with contextlib.closing(checkpoints):
-        step = checkpoints.resolve(checkpoint)
-        restored = checkpoints.restore(step, experiment.abstract_state())
-    if restored.meta["vocabulary"] != experiment.tokenizer.hash:
-        raise UserError(
-            f"checkpoint {restored.step} was trained with the vocabulary "
-            f"{restored.meta['vocabulary'][:16]}, but {run.vocabulary} is "
-            f"{experiment.tokenizer.hash[:16]}"
-        )
-    return experiment, restored.step, restored.state.params, restored.state.fixed
+_COMPUTED = {"bleu", "perplexity", "accuracy"}
 
 
 # --- Likelihood -----------------------------------------------------------------------------------
@@ -163,16 +150,12 @@ def load(run: RunDir, checkpoint: str) -> tuple[Experiment, int, Any, Any]:
 
 def _score_likelihood(experiment, params, fixed, text, stem: Path, chosen) -> tuple[list, list]:
     nll_N, tokens_N, scored_lines = line_likelihoods(experiment, params, fixed, text)
-    words, size = text_counts(line.replace("\n", " ") for line in scored_lines)
+    words = size = 0  # of span corruption: blocks of running text have no words of their own
+    if scored_lines:
+        words, size = text_counts(line.replace("\n", " ") for line in scored_lines)
     sums = Sums(math.fsum(nll_N), int(tokens_N.sum()), words, size, len(nll_N))
     path = stem.with_name(f"{stem.name}-nll.jsonl")
-    write_text(
-        path,
-        "".join(
-            json.dumps({"nll": float(nll), "tokens": int(tokens)}) + "\n"
-            for nll, tokens in zip(nll_N, tokens_N, strict=True)
-        ),
-    )
+    _write_rows(path, {"nll": nll_N, "tokens": tokens_N})
     signature = f"natural log, EOS counted, vocabulary {experiment.tokenizer.hash[:16]}"
     figures = [
         Figure(metric, value, signature, chosen, dataclasses.asdict(sums), None)
@@ -183,25 +166,23 @@ def _score_likelihood(experiment, params, fixed, text, stem: Path, chosen) -> tu
 
 
 def line_likelihoods(
-    experiment: Experiment, params: Any, fixed: Any, text: sources.TextSplit
+    experiment: Experiment, params: Any, fixed: Any, text: sources.Split
 ) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """For each line of a split: nats (float64), tokens with EOS (int), and the text they cover.
+    """For each example of a split: nats (float64), tokens with EOS (int), and the text they cover.
 
-    The text is the line itself, but for lines above `max_length` tokens, of which only the scored
-    beginning is given; so that per-word and per-byte figures count what was scored.
+    The text is the target itself, but for those that were cut, of which only the scored
+    beginning is given; so that per-word and per-byte figures count what was scored. Of span
+    corruption it is empty: its examples are blocks.
     """
-    batches = pipelines.eval_batches(
-        text,
-        experiment.tokenizer,
-        batch_tokens=experiment.config.data.batch_tokens,
-        **pipeline_settings(experiment),
-    )
+    batches = evaluation_batches(experiment, text)
     _tell_truncated(batches, experiment)
     step = make_nll_step(experiment)
-    nll_N = np.zeros(len(text))
-    tokens_N = np.zeros(len(text), np.int64)
-    scored = [example["targets"] for example in text.__getitems__(range(len(text)))]
-    max_length = experiment.config.model.max_length
+    nll_N = np.zeros(batches.examples)
+    tokens_N = np.zeros(batches.examples, np.int64)
+    scored = []
+    if experiment.task.kind != "span_corruption":
+        scored = [example["targets"] for example in sources.read_all(text)]
+    longest = layout(experiment.config, experiment.task).longest("targets")
     for batch in _progress(batches, "likelihood"):
         arrays = sharding.to_devices(batch, experiment.mesh)
         nll_B, targets_BL, index_B = _gather(
@@ -211,7 +192,7 @@ def line_likelihoods(
             if index < 0:
                 continue
             nll_N[index], tokens_N[index] = nll, int((targets_L > 0).sum())
-            if tokens_N[index] == max_length:
+            if scored and tokens_N[index] == longest:
                 scored[index] = experiment.tokenizer.decode([targets_L])[0]
     return nll_N, tokens_N, scored
 
@@ -219,9 +200,38 @@ def line_likelihoods(
 def _tell_truncated(batches: pipelines.EvalBatches, experiment: Experiment) -> None:
     if batches.truncated:
         say(
-            f"{batches.truncated} of {batches.examples} examples are longer than "
-            f"max_length={experiment.config.model.max_length} tokens and were cut there"
+            f"{batches.truncated} of {batches.examples} examples "
+            f"({batches.truncated / batches.examples:.1%}) are longer than the model takes "
+            f"({_limits(experiment)}) and were cut there"
         )
+
+
+def _limits(experiment: Experiment) -> str:
+    shapes = layout(experiment.config, experiment.task)
+    limits = f"max_length={shapes.max_length}"
+    return limits + (f", target_length={shapes.target_length}" if shapes.target_length else "")
+
+
+# --- Classification -------------------------------------------------------------------------------
+
+
+def _score_labels(experiment, params, fixed, text, stem: Path, chosen) -> tuple[list, list]:
+    batches = evaluation_batches(experiment, text)
+    _tell_truncated(batches, experiment)
+    step = make_label_step(experiment)
+    label_N = np.array([example["label"] for example in sources.read_all(text)])
+    predicted_N = np.zeros(batches.examples, np.int64)
+    for batch in _progress(batches, "labels"):
+        arrays = sharding.to_devices(batch, experiment.mesh)
+        predicted_B, index_B = _gather((step(params, fixed, arrays), arrays["index"]))
+        predicted_N[index_B[index_B >= 0]] = predicted_B[index_B >= 0]
+    path = stem.with_name(f"{stem.name}-labels.jsonl")
+    _write_rows(path, {"label": label_N, "predicted": predicted_N})
+    right = int((predicted_N == label_N).sum())
+    sums = {"right": right, "examples": len(label_N)}
+    accuracy = 100.0 * right / len(label_N)
+    signature = f"percent of {len(experiment.task.labels)} labels"
+    return [Figure("accuracy", accuracy, signature, chosen, sums, None)], [path]
 
 
 # --- Translation ----------------------------------------------------------------------------------
@@ -231,7 +241,7 @@ def translate(
     experiment: Experiment,
     params: Any,
     fixed: Any,
-    text: sources.TextSplit,
+    text: sources.Split,
     *,
     beam: int,
     alpha: float,
@@ -247,13 +257,7 @@ def translate(
       extra_length: tokens that a translation may have beyond its source's bucket.
       batch_tokens: source tokens decoded at once.
     """
-    batches = pipelines.eval_batches(
-        text,
-        experiment.tokenizer,
-        batch_tokens=batch_tokens,
-        sources_only=True,
-        **pipeline_settings(experiment),
-    )
+    batches = evaluation_batches(experiment, text, batch_tokens=batch_tokens, sources_only=True)
     _tell_truncated(batches, experiment)
     decode_batch = make_decoder(experiment, beam=beam, alpha=alpha, extra_length=extra_length)
     hypotheses = [""] * len(text)
@@ -323,6 +327,13 @@ def text_sha256(lines: Sequence[dict[str, str]]) -> str:
     for line in lines:
         digest.update(json.dumps(line, sort_keys=True, ensure_ascii=False).encode())
     return digest.hexdigest()
+
+
+def _write_rows(path: Path, columns: dict[str, np.ndarray]) -> None:
+    """JSON Lines, one object for each element of the columns."""
+    values = zip(*(column.tolist() for column in columns.values()), strict=True)
+    rows = [dict(zip(columns, row, strict=True)) for row in values]
+    write_text(path, "".join(json.dumps(row) + "\n" for row in rows))
 
 
 def _gather(arrays: Any) -> Any:

@@ -12,8 +12,9 @@ import optax
 from flax import nnx
 from jax.sharding import Mesh
 
-from data import sources, tasks, tokenizer
-from data.batching import Layout
+from data import pipelines, sources, tasks, tokenizer
+from data.batching import Layout, make_layout
+from data.tasks.task import Dataset, Task
 from synth import sharding
 from synth.compilation import jit
 from synth.configuration import Config
@@ -62,8 +63,8 @@ class Experiment:
     """
 
     config: Config
-    task: tasks.Task
-    dataset: tasks.Dataset
+    task: Task
+    dataset: Dataset
     tokenizer: tokenizer.Tokenizer
     mesh: Mesh
     graphdef: Any
@@ -129,14 +130,20 @@ def as_dicts(tree: Any) -> Any:
     return jax.tree.map(pure, tree, is_leaf=lambda node: isinstance(node, nnx.State))
 
 
-def _make_model(config: Config, task: tasks.Task, vocab_size: int, rngs: nnx.Rngs):
+def _make_model(config: Config, task: Task, vocab_size: int, rngs: nnx.Rngs):
     try:
-        return make_model(task.kind, vocab_size=vocab_size, rngs=rngs, **config.model.to_dict())
+        return make_model(
+            task.kind,
+            vocab_size=vocab_size,
+            num_labels=len(task.labels),
+            rngs=rngs,
+            **config.model.to_dict(),
+        )
     except (TypeError, ValueError) as error:
         raise UserError(f"the config's model section: {error}") from error
 
 
-def abstract_model(config: Config, task: tasks.Task, vocab_size: int):
+def abstract_model(config: Config, task: Task, vocab_size: int):
     """(graphdef, params, fixed) with shapes in place of arrays: nothing is computed."""
     model = nnx.eval_shape(
         lambda: _make_model(config, task, vocab_size, nnx.Rngs(params=jax.random.key(0)))
@@ -181,35 +188,44 @@ def make_experiment(config: Config, vocabulary: tokenizer.Tokenizer | None = Non
     )
 
 
-def check_sizes(config: Config, task: tasks.Task, mesh: Mesh) -> None:
+def check_sizes(config: Config, task: Task, mesh: Mesh) -> None:
     """Raises UserError or DataError for sizes that no model, mesh or batch can have.
 
     Before any work on the data, and before anything is written.
     """
     _, params, _ = abstract_model(config, task, config.data.vocab_size)
     sharding.state_shardings(params, mesh, config.sharding.rules.to_dict())
-    Layout(
-        kind=task.kind,
+    layout(config, task)
+
+
+def layout(config: Config, task: Task, batch_tokens: int | None = None) -> Layout:
+    """The shapes of the run's batches; `batch_tokens` in place of the config's."""
+    return make_layout(
+        task,
         max_length=config.model.max_length,
-        batch_tokens=config.data.batch_tokens,
-        bucket_lengths=config.data.bucket_lengths,
-        batch_multiple=config.data.batch_multiple,
+        data=config.data.to_dict(),
+        batch_tokens=batch_tokens,
     )
 
 
-def pipeline_settings(experiment: Experiment) -> dict[str, Any]:
-    """What every pipeline of the run has in common, as keyword arguments."""
-    data = experiment.config.data
-    return dict(
-        kind=experiment.task.kind,
-        max_length=experiment.config.model.max_length,
-        bucket_lengths=data.bucket_lengths,
-        batch_multiple=data.batch_multiple,
+def evaluation_batches(
+    experiment: Experiment,
+    text: sources.Split,
+    *,
+    batch_tokens: int | None = None,
+    sources_only: bool = False,
+) -> pipelines.EvalBatches:
+    """Every example of a split once; of each batch the rows of this process."""
+    return pipelines.eval_batches(
+        text,
+        experiment.tokenizer,
+        layout(experiment.config, experiment.task, batch_tokens),
+        sources_only=sources_only,
         process_index=jax.process_index(),
         process_count=jax.process_count(),
     )
 
 
-def open_split(experiment: Experiment, split: str) -> sources.TextSplit:
+def open_split(experiment: Experiment, split: str) -> sources.Split:
     """The text of one split of the run's data set."""
     return sources.open_split(experiment.dataset, split, data_dir=experiment.config.data.data_dir)

@@ -98,3 +98,13 @@ def make_nll_step(experiment: Experiment) -> Callable[[Any, Any, Batch], jax.Arr
         return jnp.sum(token_nll(logits_BLV, batch["targets"]), axis=-1)
 
     return jit(nll_step)
+
+
+def make_label_step(experiment: Experiment) -> Callable[[Any, Any, Batch], jax.Array]:
+    """The jitted (params, fixed, batch) -> label_B, numbered from 0; of classifications."""
+
+    def label_step(params, fixed, batch):
+        logits_B1C = experiment.model(params, fixed)(batch)
+        return jnp.argmax(logits_B1C[:, 0, 1:], axis=-1)  # class 0 is padding, never a label
+
+    return jit(label_step)

@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 from data import pipelines, report
+from data.tokenizer import Tokenizer
 from synth import sharding
 from synth.checkpoints import Checkpoints
 from synth.configuration import Config, flatten
@@ -22,13 +23,15 @@ from synth.errors import UserError
 from synth.experiment import (
     Experiment,
     TrainState,
+    evaluation_batches,
+    layout,
     make_experiment,
     open_split,
-    pipeline_settings,
 )
 from synth.progress import Progress, say
 from synth.rundir import MetricsLog, RunDir, RunInfo
 from synth.steps import make_nll_step, make_train_step
+from synth.trained import load_trained
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +63,7 @@ def train(info: RunInfo, run: RunDir) -> Outcome:
             )
         say(f"already trained: step {reached} of {last}")
         return Outcome(reached, None)
-    experiment = make_experiment(config)
+    experiment = make_experiment(config, _initial_vocabulary(config))
     run.begin(info)
     run.set_vocabulary(experiment.tokenizer)
     with contextlib.closing(
@@ -69,6 +72,13 @@ def train(info: RunInfo, run: RunDir) -> Outcome:
         trainer = _Trainer(experiment, run, checkpoints)
         with contextlib.closing(trainer):
             return trainer.run()
+
+
+def _initial_vocabulary(config: Config) -> Tokenizer | None:
+    """That of the run this one starts from, if any."""
+    if not config.train.init_from:
+        return None
+    return Tokenizer.load(RunDir(config.train.init_from).vocabulary)
 
 
 def latest_step(run: RunDir) -> int | None:
@@ -110,8 +120,10 @@ class _Trainer:
         self.experiment = experiment
         self.settings = experiment.config.train
         self.checkpoints = checkpoints
+        self.state, position = self._restore_or_init(checkpoints.latest())
         self.iterator = iter(train_batches(experiment))
-        self.state = self._restore_or_init(checkpoints.latest())
+        if position is not None:
+            self.iterator.set_state(position)
         self.step = int(self.state.step)
         self.log = MetricsLog(run, self.step) if jax.process_index() == 0 else None
         self.validation = Validation(experiment)
@@ -146,19 +158,51 @@ class _Trainer:
     def _due(self, key: str) -> bool:
         return self.step % self.settings[key] == 0 or self.step == self.settings.num_steps
 
-    def _restore_or_init(self, step: int | None) -> TrainState:
+    def _restore_or_init(self, step: int | None) -> tuple[TrainState, Any]:
+        """The state, and the position in the data: None at the start."""
         if step is None:
-            return self.experiment.init_state()
-        restored = self.checkpoints.restore(step, self.experiment.abstract_state())
-        if restored.meta["vocabulary"] != self.experiment.tokenizer.hash:
-            raise UserError(
-                f"checkpoint {step} was trained with the vocabulary "
-                f"{restored.meta['vocabulary'][:16]}, the run has "
-                f"{self.experiment.tokenizer.hash[:16]}"
-            )
-        self.iterator.set_state(restored.data)
+            return self._init(), None
+        restored = self.checkpoints.restore(
+            step, self.experiment.abstract_state(), vocabulary=self.experiment.tokenizer.hash
+        )
+        self._check_processes(restored.meta["process_count"])
         say(f"going on from the checkpoint of step {step}")
-        return restored.state
+        return restored.state, restored.data
+
+    def _check_processes(self, before: int) -> None:
+        """The global batches are the same for any number of processes that divides their rows."""
+        count, multiple = jax.process_count(), self.experiment.config.data.batch_multiple
+        if multiple % count:
+            raise UserError(
+                f"the run was trained by {before} processes and cannot go on exactly with {count}: "
+                f"data.batch_multiple={multiple} is not a multiple of {count}"
+            )
+
+    def _init(self) -> TrainState:
+        """The state before the first step, with the parameters of `train.init_from` if given."""
+        state = self.experiment.init_state()
+        if not (source := self.settings.init_from):
+            return state
+        _, step, params, fixed = load_trained(RunDir(source), "last")
+        wanted, found = (
+            {jax.tree_util.keystr(path): leaf.shape for path, leaf in leaves}
+            for leaves in map(
+                jax.tree_util.tree_leaves_with_path, ((state.params, state.fixed), (params, fixed))
+            )
+        )
+        if differing := sorted(wanted.items() ^ found.items()):
+            raise UserError(
+                f"train.init_from={source} is a run of another model: the first of "
+                f"{len(differing)} arrays that differ is {differing[0][0]}, "
+                f"{found.get(differing[0][0])} there and {wanted.get(differing[0][0])} here"
+            )
+        shardings = self.experiment.shardings()
+        say(f"starting from step {step} of {source}")
+        return dataclasses.replace(
+            state,
+            params=jax.device_put(params, shardings.params),
+            fixed=jax.device_put(fixed, shardings.fixed),
+        )
 
     def _log(self, progress: Progress) -> None:
         sums = self._finite_sums()
@@ -219,15 +263,9 @@ class Validation:
     """Loss and perplexity per token over the whole validation split."""
 
     def __init__(self, experiment: Experiment):
-        split = open_split(experiment, "validation")
         self._experiment = experiment
         self._step = make_nll_step(experiment)
-        self._batches = pipelines.eval_batches(
-            split,
-            experiment.tokenizer,
-            batch_tokens=experiment.config.data.batch_tokens,
-            **pipeline_settings(experiment),
-        )
+        self._batches = evaluation_batches(experiment, open_split(experiment, "validation"))
 
     def __call__(self, state: TrainState) -> dict[str, float]:
         """Token-weighted over every example; what is longer than max_length counts cut."""
@@ -242,15 +280,22 @@ class Validation:
 
 def train_batches(experiment: Experiment) -> grain.IterDataset[dict[str, np.ndarray]]:
     """The run's endless training batches; says how full they are."""
-    data = experiment.config.data
+    config = experiment.config
     split = open_split(experiment, "train")
-    settings: dict[str, Any] = pipeline_settings(experiment) | dict(
-        batch_tokens=data.batch_tokens, window=data.window, seed=experiment.config.seed
-    )
-    process = {key: settings.pop(key) for key in ("process_index", "process_count")}
-    windows = pipelines.plan_windows(split, experiment.tokenizer, **settings)
+    shapes = layout(config, experiment.task)
+    order = dict(window=config.data.window, seed=config.seed)
+    windows = pipelines.plan_windows(split, experiment.tokenizer, shapes, **order)
     say(f"{experiment.dataset.name}: {report.fill_report(windows)}")
-    return pipelines.train_batches(split, experiment.tokenizer, **settings, **process)
+    if split.invalid:
+        say(f"{len(split.invalid)} of these rows are not UTF-8; their bad bytes became U+FFFD")
+    return pipelines.train_batches(
+        split,
+        experiment.tokenizer,
+        shapes,
+        **order,
+        process_index=jax.process_index(),
+        process_count=jax.process_count(),
+    )
 
 
 @contextlib.contextmanager

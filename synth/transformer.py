@@ -1,4 +1,6 @@
-"""Encoder-decoder and decoder-only Transformers from one block, with T2T's transformer_base wiring.
+"""Encoder-decoder, decoder-only and encoder-only Transformers from one block.
+
+The wiring is that of T2T's transformer_base.
 
 Pre-norm (T2T's "n" before and "da" after each sub-layer), a last norm on each stack, sinusoid
 positions, one embedding for inputs, targets and the softmax, dropout on the embeddings, the
@@ -192,7 +194,7 @@ class Stack(nnx.Module):
 
 
 class EncoderDecoder(nnx.Module):
-    """Translation: an encoder and a decoder of `num_layers` blocks each.
+    """Text to text: an encoder and a decoder of `num_layers` blocks each.
 
     Self-attention is synthesized in both; cross-attention stays dot-product (paper, section 4).
     Args: as `make_model`.
@@ -292,13 +294,51 @@ class DecoderOnly(nnx.Module):
         return self.embedding.logits(x_B1D)[:, 0], cache
 
 
-MODELS = {"translation": EncoderDecoder, "language_model": DecoderOnly}
+class Classifier(nnx.Module):
+    """Encoder only: the mean of the encoded text, then one linear layer.
+
+    Args: as `make_model`; the labels are numbered from 1, so that 0 is padding as everywhere.
+    """
+
+    def __init__(
+        self, *, vocab_size: int, num_labels: int, num_layers: int, rngs: nnx.Rngs, **block: Any
+    ):
+        model_dim, self.dtype = block["model_dim"], block["dtype"]
+        self.embedding = Embedding(
+            vocab_size=vocab_size, model_dim=model_dim, dtype=self.dtype, rngs=rngs
+        )
+        self.encoder = Stack(num_layers, cross=False, rngs=rngs, **block)
+        classes = num_labels + 1
+        self.label_DC = nnx.Param(
+            glorot()(rngs.params(), (model_dim, classes)), axes=("embed", None)
+        )
+        self.label_C = nnx.Param(jnp.zeros(classes), axes=(None,))
+
+    def __call__(self, batch: dict[str, jax.Array], key: jax.Array | None = None) -> jax.Array:
+        """logits_B1C (float32) of the label in batch['targets'] [B, 1], given batch['inputs']."""
+        inputs_BM = batch["inputs"]
+        valid_BM = inputs_BM != PAD_ID
+        x_BMD = self.embedding(inputs_BM, jnp.arange(inputs_BM.shape[1])[None])
+        x_BMD = self.encoder(x_BMD, Mask(valid_BM=valid_BM), key=key).astype(jnp.float32)
+        total_BD = jnp.sum(jnp.where(valid_BM[..., None], x_BMD, 0.0), axis=1)
+        length_B1 = jnp.sum(valid_BM, axis=1, keepdims=True)
+        mean_BD = total_BD / jnp.maximum(length_B1, 1)
+        return (mean_BD @ self.label_DC[...] + self.label_C[...])[:, None]
+
+
+MODELS: dict[str, Any] = {
+    "seq2seq": EncoderDecoder,
+    "span_corruption": EncoderDecoder,
+    "language_model": DecoderOnly,
+    "classification": Classifier,
+}
 
 
 def make_model(
     kind: str,
     *,
     vocab_size: int,
+    num_labels: int = 0,
     num_layers: int,
     model_dim: int,
     num_heads: int,
@@ -311,12 +351,13 @@ def make_model(
     relu_dropout: float,
     dtype: str,
     rngs: nnx.Rngs,
-) -> EncoderDecoder | DecoderOnly:
+) -> EncoderDecoder | DecoderOnly | Classifier:
     """The model of a task kind.
 
     Args:
-      kind: 'translation' or 'language_model'.
+      kind: 'seq2seq', 'span_corruption', 'language_model' or 'classification'.
       vocab_size: V, including padding of the vocabulary if any.
+      num_labels: of a classification.
       num_layers: blocks per stack.
       model_dim, num_heads, head_dim, ff_dim, max_length: D, H, K, F, N.
       attention: variant, mix, rank, random_initializer, random_scale, fixed_random_scale
@@ -350,6 +391,8 @@ def make_model(
     for name, value in rates.items():
         if not 0.0 <= value < 1.0:
             raise ValueError(f"{name}={value} must be at least 0 and below 1")
+    if kind == "classification":
+        sizes["num_labels"] = num_labels
     return MODELS[kind](**sizes, **rates, attention=attention, dtype=jnp.dtype(dtype), rngs=rngs)
 
 

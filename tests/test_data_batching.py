@@ -10,7 +10,7 @@ from data.batching import Layout
 from data.errors import DataError
 
 GOOD: dict[str, Any] = dict(
-    kind="translation",
+    kind="seq2seq",
     max_length=32,
     batch_tokens=256,
     bucket_lengths=(8, 16, 32),
@@ -21,7 +21,7 @@ GOOD: dict[str, Any] = dict(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (dict(kind="translate"), "kind='translate' is none of translation, language_model"),
+        (dict(kind="translate"), "kind='translate' is none of seq2seq, language_model"),
         (dict(max_length=1, bucket_lengths=(1,)), "max_length=1"),
         (dict(batch_tokens=255), "batch_tokens=255 is less than max_length=32 x batch_multiple=8"),
         (dict(bucket_lengths=(16, 8, 32)), r"bucket_lengths=\(16, 8, 32\) must ascend"),

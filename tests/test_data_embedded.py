@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from data import embedded
+from data.batching import Layout
+from data.builders import embedded, local
 from data.errors import DataError
 from data.pipelines import eval_batches, plan_windows
 from data.report import fill_report
+from data.rows import ScalarRows, open_rows
 from data.sources import open_split
 from data.tasks import get_task
 from data.tokenizer import load_or_train
@@ -56,25 +58,25 @@ def test_other_text_is_prepared_again(corpus, tmp_path):
 
 
 def test_a_killed_preparation_leaves_nothing_that_is_read(corpus, tmp_path, monkeypatch):
-    def killed(corpus, folder):
+    def killed(make_builder, folder):
         (tmp_path / "data" / "preparing.left").mkdir()
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(embedded, "_write", killed)
+        patch.setattr(local, "_write", killed)
         embedded.prepare("web_lm", data_dir=tmp_path / "data")
     assert texts("train", tmp_path / "data") == corpus["train"]
 
 
 def test_two_preparations_at_once_both_succeed(corpus, tmp_path, monkeypatch):
-    write, data_dir = embedded._write, tmp_path / "data"
+    write, data_dir = local._write, tmp_path / "data"
 
-    def overtaken(corpus, folder):
-        monkeypatch.setattr(embedded, "_write", write)
-        embedded.prepare(corpus, data_dir=data_dir)  # the other process is faster
-        write(corpus, folder)
+    def overtaken(make_builder, folder):
+        monkeypatch.setattr(local, "_write", write)
+        embedded.prepare("web_lm", data_dir=data_dir)  # the other process is faster
+        write(make_builder, folder)
 
-    monkeypatch.setattr(embedded, "_write", overtaken)
+    monkeypatch.setattr(local, "_write", overtaken)
     embedded.prepare("web_lm", data_dir=data_dir)
     assert texts("train", data_dir) == corpus["train"]
 
@@ -94,23 +96,25 @@ def test_the_committed_text_becomes_full_batches(tmp_path):
     tokenizer = load_or_train(task, dataset, vocab_size=4000, data_dir=tmp_path)
     assert len(train) == 32_667 and tokenizer.vocab_size == 4000
     assert load_or_train(task, dataset, vocab_size=4000, data_dir=tmp_path).hash == tokenizer.hash
-    shapes: dict[str, Any] = dict(
-        max_length=96, batch_tokens=2048, bucket_lengths=(16, 24, 36, 52, 96)
+    layout = Layout(
+        kind="seq2seq",
+        max_length=96,
+        batch_tokens=2048,
+        bucket_lengths=(16, 24, 36, 52, 96),
+        batch_multiple=8,
     )
-    windows = plan_windows(
-        train, tokenizer, kind="translation", batch_multiple=8, window=4096, seed=0, **shapes
-    )
+    windows = plan_windows(train, tokenizer, layout, window=4096, seed=0)
     report = fill_report(windows)
     assert report.fill["inputs"] > 0.6 and report.fill["targets"] > 0.7, report
     assert report.too_long < 0.01 * report.examples and report.empty == 0, report
     test = open_split(dataset, "test", data_dir=tmp_path)
-    batches = eval_batches(test, tokenizer, kind="translation", batch_multiple=8, **shapes)
+    batches = eval_batches(test, tokenizer, layout)
     assert sum(int((batch["index"] >= 0).sum()) for batch in batches) == len(test) == 1543
 
 
 def as_real_set(data_dir, file_format):
-    """Places the tiny corpus where a prepared lm1b would be."""
-    target = data_dir / "lm1b" / "1.1.0"
+    """Places the tiny corpus where the prepared shards of lm1b would be."""
+    target = data_dir / "lm1b_shards" / "1.0.0"
     target.parent.mkdir(parents=True)
     embedded.prepare("web_lm", data_dir=data_dir).rename(target)
     info = target / "dataset_info.json"
@@ -129,5 +133,19 @@ def test_a_prepared_real_set_is_read_through_sub_splits(corpus, tmp_path):
 
 def test_a_real_set_in_another_format_is_refused(corpus, tmp_path):
     as_real_set(tmp_path / "data", "tfrecord")
-    with pytest.raises(DataError, match=r"stored as tfrecord.*download_and_prepare"):
+    with pytest.raises(DataError, match=r"stored as tfrecord.*data\.prepare"):
         open_split(LM1B, "train", data_dir=tmp_path / "data")
+
+
+@pytest.mark.parametrize("name", ["wordnet_wic", "docs_ende"])
+def test_rows_read_quickly_are_those_of_tfds(name, data_dir):
+    """Text and numbers, in the split and in a part of it."""
+    import tensorflow_datasets.public_api as tfds
+
+    builder: Any = tfds.builder_from_directory(embedded.prepare(name, data_dir=data_dir))
+    for split in ("test", "test[5:9]"):
+        quick, slow = open_rows(builder, split), builder.as_data_source(split=split)
+        assert isinstance(quick, ScalarRows) and len(quick) == len(slow)
+        places = [len(quick) - 1, 0, 2]
+        expected = [dict(row) for row in slow.__getitems__(places)]
+        assert [dict(row) for row in quick.__getitems__(places)] == expected

@@ -1,5 +1,6 @@
 """Batches: a function of seed and data alone, every example once, position exact to the batch."""
 
+import dataclasses
 import itertools
 import json
 import random
@@ -11,10 +12,11 @@ import pytest
 from etils import epath
 
 from data import pipelines
+from data.batching import Layout
 from data.errors import DataError
 from data.report import fill_report
 from data.sources import TextSplit
-from data.tasks import Kind
+from data.tasks.task import Kind, line, pair
 from data.tokenizer import EOS_ID, train_tokenizer
 
 EXAMPLES = 203
@@ -35,15 +37,22 @@ EN, DE = make_lines("en"), make_lines("de")
 def split_of(kind, pairs):
     """Pairs of English and German lines; a language model sees the German ones."""
     rows = [{"en": en, "de": de} for en, de in pairs]
-    source = "en" if kind == "translation" else None
-    return TextSplit(rows, input_feature=source, target_feature="de", identity="list")
+    to_examples = pair("en", "de") if kind == "seq2seq" else line("de")
+    return TextSplit(rows, to_examples, identity="list")
 
 
 SPLIT_OF = {
-    kind: split_of(kind, list(zip(EN, DE, strict=True)))
-    for kind in ("translation", "language_model")
+    kind: split_of(kind, list(zip(EN, DE, strict=True))) for kind in ("seq2seq", "language_model")
 }
 KINDS = list(SPLIT_OF)
+
+
+def settings_of(kind, **changes):
+    """(split, layout, the rest) from the small text and changes to any setting."""
+    settings = {"split": SPLIT_OF[kind], "window": 70, "seed": 3, **SHAPES, **changes}
+    names = {field.name for field in dataclasses.fields(Layout)} & settings.keys()
+    layout = Layout(kind=kind, **{name: settings.pop(name) for name in names})
+    return settings.pop("split"), layout, settings
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +65,8 @@ def train(tokenizer):
     """`train_batches` on the small text, with settings of one's own."""
 
     def make(kind, **changes):
-        settings = {**SHAPES, "window": 70, "seed": 3, **changes}
-        split = settings.pop("split", SPLIT_OF[kind])
-        return pipelines.train_batches(split, tokenizer, kind=kind, **settings)
+        split, layout, settings = settings_of(kind, **changes)
+        return pipelines.train_batches(split, tokenizer, layout, **settings)
 
     return make
 
@@ -68,9 +76,8 @@ def epoch_batches(tokenizer):
     """How many batches the first epochs have."""
 
     def count(kind, epochs=1, **changes):
-        settings = {**SHAPES, "window": 70, "seed": 3, **changes}
-        split = settings.pop("split", SPLIT_OF[kind])
-        windows = pipelines.plan_windows(split, tokenizer, kind=kind, **settings)
+        split, layout, settings = settings_of(kind, **changes)
+        windows = pipelines.plan_windows(split, tokenizer, layout, **settings)
         numbers = range(epochs * len(windows))
         return sum(len(window.batches) for n in numbers if (window := windows[n]))
 
@@ -111,7 +118,7 @@ def test_an_epoch_holds_every_example_once(train, epoch_batches, tokenizer, kind
 
 
 def test_pairs_stay_pairs(train, epoch_batches, tokenizer):
-    batches = take(train("translation"), epoch_batches("translation"))
+    batches = take(train("seq2seq"), epoch_batches("seq2seq"))
     pairs = zip(lines_of(batches, tokenizer, "inputs"), lines_of(batches, tokenizer), strict=True)
     assert sorted(pairs) == sorted(zip(EN, DE, strict=True))
 
@@ -120,13 +127,13 @@ def test_pairs_stay_pairs(train, epoch_batches, tokenizer):
 def test_shapes_are_few_and_as_declared(train, epoch_batches, kind):
     batches = take(train(kind, window=1000), epoch_batches(kind, window=1000))
     shapes = {array.shape for batch in batches for array in batch.values()}
-    assert shapes == ({(32, 8), (16, 16), (8, 32)} if kind == "translation" else {(8, 32)})
+    assert shapes == ({(32, 8), (16, 16), (8, 32)} if kind == "seq2seq" else {(8, 32)})
     assert all(array.dtype == np.int32 for batch in batches for array in batch.values())
 
 
 def test_rows_are_no_longer_than_their_bucket_needs(train, epoch_batches):
     """Only what moved up to fill a batch, and the last batch of a window, may be shorter."""
-    batches = take(train("translation", window=1000), epoch_batches("translation", window=1000))
+    batches = take(train("seq2seq", window=1000), epoch_batches("seq2seq", window=1000))
     for batch in batches:
         lengths_B = np.maximum(*((batch[key] != 0).sum(1) for key in ("inputs", "targets")))
         least = {8: 2, 16: 9, 32: 17}[batch["targets"].shape[1]]
@@ -151,13 +158,13 @@ def test_processes_share_each_global_batch(train, kind, count):
 
 def test_three_processes_need_a_multiple_of_three(train):
     settings: dict[str, Any] = dict(batch_multiple=6, process_count=3)
-    parts = [next(iter(train("translation", process_index=i, **settings))) for i in range(3)]
-    whole = next(iter(train("translation", batch_multiple=6)))
+    parts = [next(iter(train("seq2seq", process_index=i, **settings))) for i in range(3)]
+    whole = next(iter(train("seq2seq", batch_multiple=6)))
     np.testing.assert_array_equal(
         whole["inputs"], np.concatenate([part["inputs"] for part in parts])
     )
     with pytest.raises(DataError, match="batch_multiple=8 is not a multiple of process_count=3"):
-        train("translation", process_count=3)
+        train("seq2seq", process_count=3)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -182,21 +189,21 @@ def test_a_position_is_exact_and_holds_for_any_number_of_processes(train, epoch_
 
 
 def test_a_position_survives_a_checkpoint_and_going_back(train, tmp_path):
-    iterator = iter(train("translation"))
+    iterator = iter(train("seq2seq"))
     take(iterator, 9)
     folder = epath.Path(tmp_path)
     handler = grain.checkpoint.CheckpointHandler()
     handler.save(folder, item=iterator)
     after = take(iterator, 4)
     assert_same(after, take(handler.restore(folder, item=iterator), 4))
-    other = handler.restore(folder, item=iter(train("translation")))
+    other = handler.restore(folder, item=iter(train("seq2seq")))
     assert_same(after, take(other, 4))
 
 
 def test_the_seed_decides_and_nothing_else(train, epoch_batches, tokenizer):
-    assert_same(take(train("translation"), 9), take(train("translation"), 9))
-    count = epoch_batches("translation", epochs=2)
-    order_of = {s: lines_of(take(train("translation", seed=s), count), tokenizer) for s in (3, 4)}
+    assert_same(take(train("seq2seq"), 9), take(train("seq2seq"), 9))
+    count = epoch_batches("seq2seq", epochs=2)
+    order_of = {s: lines_of(take(train("seq2seq", seed=s), count), tokenizer) for s in (3, 4)}
     assert order_of[3] != order_of[4]
     # Grain shuffles epoch e with seed + e: without care, seed 4 begins where seed 3 goes on.
     assert order_of[3][EXAMPLES : EXAMPLES + 20] != order_of[4][:20]
@@ -204,12 +211,13 @@ def test_the_seed_decides_and_nothing_else(train, epoch_batches, tokenizer):
 
 def test_what_cannot_be_trained_on_is_left_out_and_counted(tokenizer):
     rows = [("ok", "ok"), ("", "x"), ("x", " "), ("the " * 40, "x"), ("x", "the " * 40)]
-    split = split_of("translation", rows)
-    settings: dict[str, Any] = dict(kind="translation", window=9, seed=0, **SHAPES)
-    report = fill_report(pipelines.plan_windows(split, tokenizer, **settings), None)
+    split = split_of("seq2seq", rows)
+    layout = Layout(kind="seq2seq", **SHAPES)
+    settings: dict[str, Any] = dict(window=9, seed=0)
+    report = fill_report(pipelines.plan_windows(split, tokenizer, layout, **settings), None)
     assert (report.examples, report.too_long, report.empty, report.batches) == (5, 2, 2, 1)
     assert "left out 2 too long, 2 empty" in str(report)
-    batch = next(iter(pipelines.train_batches(split, tokenizer, **settings)))
+    batch = next(iter(pipelines.train_batches(split, tokenizer, layout, **settings)))
     assert lines_of([batch], tokenizer) == ["ok"]
     assert not batch["targets"][1:].any()  # rows that only fill up are zeros
 
@@ -221,11 +229,10 @@ def test_text_without_one_usable_example_is_an_error_not_a_hang(train):
 
 
 def test_batches_are_well_filled(tokenizer):
-    least_of: dict[Kind, float] = {"translation": 0.55, "language_model": 0.9}
+    least_of: dict[Kind, float] = {"seq2seq": 0.55, "language_model": 0.9}
     for kind, least in least_of.items():
-        windows = pipelines.plan_windows(
-            SPLIT_OF[kind], tokenizer, kind=kind, window=1000, seed=0, **SHAPES
-        )
+        layout = Layout(kind=kind, **SHAPES)
+        windows = pipelines.plan_windows(SPLIT_OF[kind], tokenizer, layout, window=1000, seed=0)
         report = fill_report(windows)
         assert report.fill["targets"] > least, str(report)
 
@@ -236,7 +243,7 @@ def test_evaluation_covers_every_example_once(tokenizer, kind, count):
     split = split_of(kind, list(zip(EN, DE, strict=True))[:count])
     halves = [
         pipelines.eval_batches(
-            split, tokenizer, kind=kind, process_index=index, process_count=2, **SHAPES
+            split, tokenizer, Layout(kind=kind, **SHAPES), process_index=index, process_count=2
         )
         for index in range(2)
     ]
@@ -249,21 +256,20 @@ def test_evaluation_covers_every_example_once(tokenizer, kind, count):
         assert not batch["targets"][batch["index"] < 0].any()
         kept = [DE[i] for i in batch["index"] if i >= 0]
         assert lines_of([batch], tokenizer) == kept
-        if kind == "translation":
+        if kind == "seq2seq":
             assert lines_of([batch], tokenizer, "inputs") == [
                 EN[i] for i in batch["index"][: len(kept)]
             ]
 
 
 def test_evaluation_cuts_long_examples_keeps_empty_ones_and_can_ignore_targets(tokenizer):
-    split = split_of("translation", [("a", "the " * 40), ("", "b"), ("page " * 40, "c")])
-    both = pipelines.eval_batches(split, tokenizer, kind="translation", **SHAPES)
+    split = split_of("seq2seq", [("a", "the " * 40), ("", "b"), ("page " * 40, "c")])
+    layout = Layout(kind="seq2seq", **SHAPES)
+    both = pipelines.eval_batches(split, tokenizer, layout)
     assert (both.examples, both.truncated) == (3, 2)
     rows = {i: row for b in both for i, row in zip(b["index"], b["targets"], strict=True)}
     assert rows[0][-1] == EOS_ID and (rows[0] != 0).all() and len(rows[0]) == 32
-    sources = pipelines.eval_batches(
-        split, tokenizer, kind="translation", sources_only=True, **SHAPES
-    )
+    sources = pipelines.eval_batches(split, tokenizer, layout, sources_only=True)
     assert sources.truncated == 1
     assert {key for batch in sources for key in batch} == {"inputs", "index"}
     shape_of = {i: b["inputs"].shape for b in sources for i in b["index"] if i >= 0}
@@ -281,10 +287,10 @@ def test_evaluation_cuts_long_examples_keeps_empty_ones_and_can_ignore_targets(t
 )
 def test_settings_that_do_not_fit_are_named(train, changes, message):
     with pytest.raises(DataError, match=message):
-        train("translation", **changes)
+        train("seq2seq", **changes)
 
 
-def test_only_translation_has_sources(tokenizer):
-    with pytest.raises(DataError, match="sources_only needs kind='translation'"):
-        split, kind = SPLIT_OF["language_model"], "language_model"
-        pipelines.eval_batches(split, tokenizer, kind=kind, sources_only=True, **SHAPES)
+def test_a_language_model_has_no_sources(tokenizer):
+    with pytest.raises(DataError, match="a language model has no inputs"):
+        layout = Layout(kind="language_model", **SHAPES)
+        pipelines.eval_batches(SPLIT_OF["language_model"], tokenizer, layout, sources_only=True)

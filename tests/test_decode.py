@@ -56,7 +56,7 @@ def step_by_step(model, tokens_BL, memory, cache) -> np.ndarray:
 @every_case
 def test_steps_of_a_translation_equal_the_full_pass(variant, mix):
     """With two hypotheses per input, in a cache that is longer than they are."""
-    model = small_model("translation", variant, mix, num_layers=1)
+    model = small_model("seq2seq", variant, mix, num_layers=1)
     memory, cache = model.start(INPUTS, 2, 6)
     found = step_by_step(model, HYPOTHESES, memory, cache)
     full = model({"inputs": jnp.repeat(INPUTS, 2, axis=0), "targets": HYPOTHESES})
@@ -83,7 +83,7 @@ def test_the_cache_holds_what_terms_need():
 
 def test_decoding_of_a_model_in_one_loop():
     """Greedy and beam search drive a real model: the tokens are those of the full pass."""
-    model = small_model("translation", "random+vanilla", "softmax", num_layers=1)
+    model = small_model("seq2seq", "random+vanilla", "softmax", num_layers=1)
     memory, cache = model.start(INPUTS, 1, 5)
 
     def step(tokens_B, index, cache):

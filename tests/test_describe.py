@@ -111,6 +111,7 @@ def test_operations_are_those_of_the_compiled_model(variant, task):
     """Within 3%: XLA also counts what is no matrix product (norms, softmax, masks)."""
     config = task.get_config(f"{variant},scale=tiny")
     config.model.update(model_dim=128, head_dim=64, ff_dim=256, max_length=32)
+    config.data.bucket_lengths = (32,)
     expected = describe(config)["operations_per_token"]["forward"]
     found = forward_operations(config)
     assert expected == pytest.approx(found, rel=0.03)

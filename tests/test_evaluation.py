@@ -9,13 +9,14 @@ import jax
 import numpy as np
 import pytest
 import sacrebleu
-from conftest import cut_text
+from conftest import as_it_is, cut_text
 
 from data import sources
 from data.tokenizer import EOS_ID, Tokenizer
 from synth import evaluation, report
 from synth.errors import UserError
 from synth.rundir import RunDir
+from synth.trained import load_trained
 
 LINES = 23
 
@@ -26,7 +27,7 @@ def short(short_text):
 
 
 def lines_of(run: RunDir, split: str = "validation") -> list[dict[str, str]]:
-    experiment = evaluation.load(run, "last")[0]
+    experiment = load_trained(run, "last")[0]
     return evaluation.open_split(experiment, split).__getitems__(range(LINES))
 
 
@@ -54,7 +55,7 @@ def scored_lm(trained_lm):
 
 def test_likelihoods_do_not_depend_on_the_batch(trained):
     """1, 7 and all 23 lines at a time give the same figures, in the order of the lines."""
-    experiment, _, params, fixed = evaluation.load(trained, "last")
+    experiment, _, params, fixed = load_trained(trained, "last")
     text = evaluation.open_split(experiment, "validation")
     found = []
     for batch_tokens, multiple, buckets in (
@@ -71,8 +72,7 @@ def test_likelihoods_do_not_depend_on_the_batch(trained):
         assert scored == found[0][2]
     backwards = sources.TextSplit(
         text.__getitems__(range(LINES))[::-1],
-        input_feature="inputs" if trained.info().config.data.task != "lm1b" else None,
-        target_feature="targets",
+        as_it_is,
         identity="backwards",
     )
     nll_N, tokens_N, scored = evaluation.line_likelihoods(experiment, params, fixed, backwards)
@@ -83,7 +83,7 @@ def test_likelihoods_do_not_depend_on_the_batch(trained):
 
 def test_likelihoods_are_those_of_single_unpadded_lines(trained):
     """Recomputed in float64 from the model's logits, one line at a time, without padding."""
-    experiment, _, params, fixed = evaluation.load(trained, "last")
+    experiment, _, params, fixed = load_trained(trained, "last")
     text = evaluation.open_split(experiment, "validation")
     nll_N, tokens_N, _ = evaluation.line_likelihoods(experiment, params, fixed, text)
     lines = text.__getitems__(range(LINES))
@@ -104,16 +104,19 @@ def test_likelihoods_are_those_of_single_unpadded_lines(trained):
 
 
 def test_a_line_that_is_too_long_is_scored_and_counted_as_far_as_it_is_read(trained_lm, capfd):
-    experiment, _, params, fixed = evaluation.load(trained_lm, "last")
+    experiment, _, params, fixed = load_trained(trained_lm, "last")
     long = "In the beginning God created the heaven and the earth. " * 4
     rows = [{"targets": "And God said"}, {"targets": long}]
-    text = sources.TextSplit(rows, input_feature=None, target_feature="targets", identity="two")
+    text = sources.TextSplit(rows, as_it_is, identity="two")
     nll_N, tokens_N, scored = evaluation.line_likelihoods(experiment, params, fixed, text)
     assert tokens_N[1] == 64 > tokens_N[0] + 10
     assert scored[0] == rows[0]["targets"]
     assert long.startswith(scored[1]) and 20 < len(scored[1]) < len(long)
     assert (nll_N > 0).all()
-    assert "1 of 2 examples are longer than max_length=64" in capfd.readouterr().err
+    assert (
+        "1 of 2 examples (50.0%) are longer than the model takes (max_length=64)"
+        in capfd.readouterr().err
+    )
 
 
 def test_perplexities_follow_from_the_saved_lines(scored_lm, trained_lm):
@@ -161,7 +164,7 @@ def test_a_language_model_is_not_translated(scored_lm):
 @pytest.fixture(scope="module")
 def babbler(trained_ende):
     """(experiment, params, fixed) of a translator that says something else about each line."""
-    experiment = evaluation.load(trained_ende, "last")[0]
+    experiment = load_trained(trained_ende, "last")[0]
     state = experiment.init_state()
     # Untrained, and looking hard at single tokens of the source.
     cross = state.params["decoder"]["blocks"][0]["cross_attention"]
@@ -187,9 +190,7 @@ def test_translations_do_not_depend_on_the_batch(babbler, beam):
     assert translate(text, 1024) == found
     # Each translation is that of the line at its place.
     lines = text.__getitems__([17, 2, 11])
-    some = sources.TextSplit(
-        lines, input_feature="inputs", target_feature="targets", identity="some"
-    )
+    some = sources.TextSplit(lines, as_it_is, identity="some")
     assert translate(some, 512) == [found[17], found[2], found[11]]
 
 
@@ -234,9 +235,7 @@ def test_translations_do_not_see_the_references(trained_ende, babbler):
             experiment,
             params,
             fixed,
-            sources.TextSplit(
-                part, input_feature="inputs", target_feature="targets", identity="some"
-            ),
+            sources.TextSplit(part, as_it_is, identity="some"),
             **settings,
         )
         for part in rows
@@ -327,7 +326,7 @@ def test_another_vocabulary_than_the_checkpoints_is_refused(trained_lm, trained_
     mixed = RunDir(shutil.copytree(trained_lm.path, tmp_path / "mixed"))
     shutil.copy(trained_ende.vocabulary, mixed.vocabulary)
     with pytest.raises(UserError, match="trained with the vocabulary"):
-        evaluation.load(mixed, "last")
+        load_trained(mixed, "last")
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def repeats(rng):
 @pytest.mark.parametrize("variant", ["random", "dense+vanilla"])
 def test_translation_learns_to_copy(variant, rng):
     """Cross-attention is dot-product in every variant, so that every variant can."""
-    first, nll_BL = learn(small_model("translation", variant), copies(rng), steps=300)
+    first, nll_BL = learn(small_model("seq2seq", variant), copies(rng), steps=300)
     assert first > 1.5
     assert nll_BL.sum() / (nll_BL > 0).sum() < 0.05
 

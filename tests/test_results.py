@@ -224,7 +224,7 @@ def test_a_bad_record_cannot_be_made(change):
 def test_sources_are_data_sets_that_exist():
     for source in (paper_tables.ENDE, paper_tables.ENFR, paper_tables.LM1B):
         dataset = get_task(source.task).dataset(source.dataset)
-        assert not dataset.embedded and source.split in dataset.split_of
+        assert not dataset.stand_in and source.split in dataset.split_of
     for task in small_tables.TASKS:
         assert any(dataset.name in small_tables.TEXTS for dataset in get_task(task).datasets)
 

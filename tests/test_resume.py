@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 from conftest import cut_text
 
-from synth import evaluation, records, training
+from synth import records, training
 from synth.checkpoints import Checkpoints
 from synth.errors import UserError
 from synth.rundir import RunDir
 from synth.steps import make_train_step
+from synth.trained import load_trained
 
 # Logging, evaluating and saving fall on different steps, and none of them on the last one alone.
 SCHEDULE = {
@@ -39,7 +40,7 @@ def metrics(run: RunDir) -> list[dict[str, Any]]:
 
 
 def parameters(run: RunDir, which: str = "last") -> list[np.ndarray]:
-    _, _, params, fixed = evaluation.load(run, which)
+    _, _, params, fixed = load_trained(run, which)
     return jax.tree.leaves(jax.device_get((params, fixed)))
 
 
@@ -263,7 +264,8 @@ def save_all(directory: Path, losses: dict[int, float | None], keep: int) -> Che
     checkpoints = Checkpoints(directory, keep=keep)
     for step, loss in losses.items():
         state = {"x": np.full(3, step, np.float32)}
-        checkpoints.save(step, state, {"at": step}, {"step": step}, loss)
+        meta = {"step": step, "vocabulary": "v"}
+        checkpoints.save(step, state, {"at": step}, meta, loss)
     checkpoints.wait()
     return checkpoints
 
@@ -299,9 +301,13 @@ def test_what_is_kept_is_known_to_a_new_process(tmp_path):
     assert kept(tmp_path / "c") == [1, 5, 6]
     assert checkpoints.resolve("best") == 1
     abstract = {"x": jax.ShapeDtypeStruct((3,), np.float32)}
-    restored = checkpoints.restore(1, abstract)
+    restored = checkpoints.restore(1, abstract, vocabulary="v")
     np.testing.assert_array_equal(restored.state["x"], [1, 1, 1])
-    assert (restored.step, restored.data, restored.meta) == (1, {"at": 1}, {"step": 1})
+    assert (restored.step, restored.data, restored.meta) == (
+        1,
+        {"at": 1},
+        {"step": 1, "vocabulary": "v"},
+    )
     checkpoints.close()
 
 
@@ -329,7 +335,15 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path):
     for abstract in ({"x": (4,)}, {"y": (3,)}, {"x": (3,), "y": (3,)}):
         shapes = {k: jax.ShapeDtypeStruct(shape, np.float32) for k, shape in abstract.items()}
         with pytest.raises(UserError, match=r"checkpoint.*2.*model"):
-            checkpoints.restore(2, shapes)
+            checkpoints.restore(2, shapes, vocabulary="v")
+    checkpoints.close()
+
+
+def test_a_checkpoint_of_another_vocabulary_is_refused_with_both_hashes(tmp_path):
+    checkpoints = save_all(tmp_path / "c", {2: 1.0}, 3)
+    shapes = {"x": jax.ShapeDtypeStruct((3,), np.float32)}
+    with pytest.raises(UserError, match="the vocabulary v, but the one of the run is other"):
+        checkpoints.restore(2, shapes, vocabulary="other")
     checkpoints.close()
 
 

@@ -19,6 +19,7 @@ from synth.experiment import Experiment, TrainState, make_experiment
 from synth.rundir import RunDir
 from synth.sharding import make_mesh, to_devices
 from synth.steps import make_train_step
+from synth.trained import load_trained
 from synth.variants import VARIANTS
 
 # vanilla has projections over heads, random and factorized random have no "embed" axis at all.
@@ -213,7 +214,7 @@ def test_a_run_goes_on_and_is_scored_on_another_mesh(tiny, tmp_path, short_text)
     run = RunDir(tmp_path / "run")
     info = tiny(ROW, changes | mesh_of(2, 2, 2) | {"train.log_every": 1})
     training.train(info, run)
-    experiment, step, params, fixed = evaluation.load(run, "last")
+    experiment, step, params, fixed = load_trained(run, "last")
     assert (step, dict(experiment.mesh.shape)["data"]) == (2, 8)
 
     other = make_experiment(info.config)
@@ -228,7 +229,7 @@ def test_a_run_goes_on_and_is_scored_on_another_mesh(tiny, tmp_path, short_text)
     assert training.train(more, run) == training.Outcome(4, None)
     straight = RunDir(tmp_path / "straight")
     training.train(more, straight)
-    found, expected = (evaluation.load(r, "last")[2] for r in (run, straight))
+    found, expected = (load_trained(r, "last")[2] for r in (run, straight))
     assert_close(jax.device_get(found), jax.device_get(expected), 2e-5)
 
 

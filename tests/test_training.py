@@ -34,7 +34,7 @@ def some_batches(count: int, rows: int, kind: str, length: int = 16) -> list[dic
         length_B = np.where(np.arange(rows) % 4 == 0, 2, rng.integers(10, length + 1, rows))
         real_BL = np.arange(length) < length_B[:, None]
         batch = {"targets": np.where(real_BL, tokens_BL, 0)}
-        if kind == "translation":
+        if kind == "seq2seq":
             batch["inputs"] = np.where(real_BL, tokens_BL[::-1], 0)
         else:
             batch["segments"] = real_BL.astype(np.int32)
@@ -202,7 +202,10 @@ def saved_steps(run: RunDir) -> list[int]:
 
 def all_finite(run: RunDir, config, step: int) -> bool:
     checkpoints = Checkpoints(run.checkpoints, keep=3)
-    restored = checkpoints.restore(step, make_experiment(config).abstract_state())
+    experiment = make_experiment(config)
+    restored = checkpoints.restore(
+        step, experiment.abstract_state(), vocabulary=experiment.tokenizer.hash
+    )
     checkpoints.close()
     return all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(jax.device_get(restored.state)))
 

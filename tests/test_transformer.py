@@ -18,7 +18,7 @@ SIZES = dict(
 )
 RATES = dict(residual_dropout=0.0, attention_dropout=0.0, relu_dropout=0.0)
 every_case = pytest.mark.parametrize(("variant", "mix"), MODEL_CASES, ids=MODEL_IDS)
-KINDS = ["translation", "language_model"]
+KINDS = ["seq2seq", "language_model"]
 
 INPUTS = jnp.array([[3, 4, 5, 6, 1], [7, 8, 1, 0, 0], [9, 1, 0, 0, 0]])
 TARGETS = jnp.array([[5, 6, 1, 0, 0, 0], [2, 3, 4, 5, 6, 1], [4, 4, 9, 1, 0, 0]])
@@ -42,7 +42,7 @@ def padded_more(tokens_BL, by: int):
 @pytest.mark.parametrize("variant", ["random", "factorized_dense", "dense+vanilla"])
 def test_decoder_is_causal(variant, rng):
     """Through two layers: d output_i / d input_j is exactly 0 for j > i, and not 0 for j <= i."""
-    model = small_model("translation", variant)
+    model = small_model("seq2seq", variant)
     length = 4
     x_LD = jnp.asarray(rng.normal(size=(length, 8)), jnp.float32)
     memories = model.decoder.memories(model.encode(INPUTS[:1]))
@@ -73,7 +73,7 @@ def test_a_token_changes_later_predictions_only(variant, mix, kind):
 @every_case
 def test_the_batch_does_not_matter(variant, mix):
     """Alone, or permuted and with more padding: the same logits at every real target."""
-    model = small_model("translation", variant, mix, num_layers=1)
+    model = small_model("seq2seq", variant, mix, num_layers=1)
     expected = only_real(model(BATCH))
     order, back = np.array([2, 0, 1]), np.array([1, 2, 0])
     more = {
@@ -105,8 +105,8 @@ def test_packed_rows_equal_the_separate_examples(variant, mix):
 @pytest.mark.parametrize("variant", ["random", "factorized_dense", "dense+vanilla"])
 def test_bfloat16_is_close(variant):
     sizes: dict[str, Any] = dict(num_layers=1)
-    expected = small_model("translation", variant, **sizes)(BATCH)
-    logits_BLV = small_model("translation", variant, dtype="bfloat16", **sizes)(BATCH)
+    expected = small_model("seq2seq", variant, **sizes)(BATCH)
+    logits_BLV = small_model("seq2seq", variant, dtype="bfloat16", **sizes)(BATCH)
     assert logits_BLV.dtype == jnp.float32
     assert np.abs(logits_BLV - expected).max() < 0.1 * np.abs(expected).max()
 
@@ -120,7 +120,7 @@ def test_one_embedding_serves_inputs_targets_and_softmax(kind):
 def test_cross_attention_is_never_synthesized():
     """Two blocks of each stack; cross-attention has the projections of dot-product attention."""
     for variant in ("random", "dense", "fixed_random"):
-        model = small_model("translation", variant)
+        model = small_model("seq2seq", variant)
         block = nnx.to_flat_state(nnx.state(model.decoder.blocks[0].cross_attention))
         names = {path[-1] for path, _ in block}
         assert names == {"query_DHK", "key_DHK", "value_DHK", "output_HKD"}
@@ -129,7 +129,7 @@ def test_cross_attention_is_never_synthesized():
 
 
 def test_the_decoder_reads_the_encoder():
-    model = small_model("translation", "random")
+    model = small_model("seq2seq", "random")
     other = model(BATCH | {"inputs": INPUTS.at[0, 1].set(10)})
     difference_B = np.abs(other - model(BATCH)).max(axis=(1, 2))
     assert difference_B[0] > 1e-3 and not np.any(difference_B[1:])
@@ -152,7 +152,7 @@ def test_longer_than_max_length_is_an_error(kind):
     long = jnp.ones((1, N + 1), int)
     with pytest.raises(ValueError, match=rf"{N + 1} tokens .*max_length={N}"):
         model({"inputs": INPUTS[:1], "targets": long})
-    if kind == "translation":
+    if kind == "seq2seq":
         with pytest.raises(ValueError, match=rf"{N + 1} tokens .*max_length={N}"):
             model({"inputs": long, "targets": TARGETS[:1]})
         with pytest.raises(ValueError, match=rf"{N + 1} tokens .*max_length={N}"):
@@ -188,4 +188,4 @@ def test_sinusoids():
 )
 def test_impossible_models(change, message):
     with pytest.raises(ValueError, match=message):
-        small_model("translation", "random", **change)
+        small_model("seq2seq", "random", **change)

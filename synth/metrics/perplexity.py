@@ -51,16 +51,17 @@ def text_counts(lines: Iterable[str]) -> tuple[int, int]:
 def perplexity(sums: Sums) -> dict[str, float]:
     """`ppl_token`, `ppl_word`, `bits_per_byte` and `log_ppl_token` (nats) of a whole set.
 
-    A perplexity too large for a float is inf; `log_ppl_token` and `bits_per_byte` stay finite.
-    Sums that are not finite, or counts that cannot be of the same set, are a ValueError.
+    Text without lines of its own (blocks of span corruption) has 0 words and bytes, and no figure
+    per word or byte. A perplexity too large for a float is inf; `log_ppl_token` and `bits_per_byte`
+    stay finite. Sums that are not finite, or counts that cannot be of the same set, are a
+    ValueError.
     """
     _check(sums)
-    return {
-        "ppl_token": _exp(sums.nll / sums.tokens),
-        "ppl_word": _exp(sums.nll / sums.words),
-        "bits_per_byte": sums.nll / (math.log(2) * sums.bytes),
-        "log_ppl_token": sums.nll / sums.tokens,
-    }
+    figures = {"ppl_token": _exp(sums.nll / sums.tokens)}
+    if sums.words:
+        figures["ppl_word"] = _exp(sums.nll / sums.words)
+        figures["bits_per_byte"] = sums.nll / (math.log(2) * sums.bytes)
+    return figures | {"log_ppl_token": sums.nll / sums.tokens}
 
 
 def _check(sums: Sums):
@@ -68,7 +69,8 @@ def _check(sums: Sums):
         raise ValueError(f"the summed negative log-likelihood must be finite and >= 0: {sums}")
     if sums.lines < 1:
         raise ValueError(f"nothing was scored: {sums}")
-    for name in ("tokens", "words", "bytes"):
+    counted = ("tokens", "words", "bytes") if sums.words or sums.bytes else ("tokens",)
+    for name in counted:
         # Every line brings its own end, so fewer than one per line means that ends were left out.
         if operator.index(getattr(sums, name)) < sums.lines:
             raise ValueError(f"{name} must count at least one end per line: {sums}")

@@ -6,23 +6,20 @@ from other text is never read: it simply has another name.
 Importing this module imports tensorflow_datasets, which is slow: import it inside functions.
 """
 
-import contextlib
 import gzip
 import hashlib
-import io
 import json
 import os
-import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import tensorflow_datasets.public_api as tfds
-from absl import logging
 
+from data.builders import local
 from data.errors import DataError
 
-CORPORA = Path(__file__).parent / "corpora"
+CORPORA = Path(__file__).parents[1] / "corpora"
 SPLITS = ("train", "validation", "test")
 VERSION = "1.0.0"  # raise it when the features or the order of the lines change
 
@@ -30,11 +27,14 @@ FIELDS = {
     "docs_ende": ("en", "de", "source", "doc"),
     "docs_enfr": ("en", "fr", "source", "doc"),
     "web_lm": ("text", "doc"),
+    "help_summaries": ("document", "summary", "source", "doc"),
+    "movie_sentiment": ("text", "label"),
+    "wordnet_wic": ("word", "sentence1", "sentence2", "label"),
 }
 
 
 class EmbeddedText(tfds.core.GeneratorBasedBuilder):
-    """One corpus, all fields text; examples stay in the order of the committed file."""
+    """One corpus, all fields text but `label`; examples stay in the order of the committed file."""
 
     VERSION = tfds.core.Version(VERSION)
 
@@ -45,7 +45,10 @@ class EmbeddedText(tfds.core.GeneratorBasedBuilder):
         super().__init__(config=config, **kwargs)
 
     def _info(self) -> tfds.core.DatasetInfo:
-        features = {field: tfds.features.Text() for field in FIELDS[self._corpus]}
+        features = {
+            field: np.int32 if field == "label" else tfds.features.Text()
+            for field in FIELDS[self._corpus]
+        }
         return tfds.core.DatasetInfo(
             builder=self,
             description="Text that is committed with the code; see data/corpora.",
@@ -86,43 +89,9 @@ def config_name(corpus: str) -> str:
 
 def prepare(corpus: str, *, data_dir: str | os.PathLike[str]) -> Path:
     """The folder of the prepared set; the first call makes it, in a few seconds."""
-    data_dir = Path(data_dir)
-    relative = Path(EmbeddedText.name) / config_name(corpus) / VERSION
-    if not (data_dir / relative).exists():
-        print(f"preparing the embedded text {corpus} under {data_dir}, once", file=sys.stderr)
-        data_dir.mkdir(parents=True, exist_ok=True)
-        # Everything is written to a folder of our own and moved in one step: processes that
-        # prepare at once do not meet, and one that is killed leaves no half a set behind.
-        with tempfile.TemporaryDirectory(dir=data_dir, prefix="preparing.") as scratch:
-            _write(corpus, scratch)
-            _move(Path(scratch) / relative, data_dir / relative)
-    return data_dir / relative
-
-
-def _write(corpus: str, folder: str) -> None:
-    with _quiet():
-        builder = EmbeddedText(corpus=corpus, data_dir=folder, file_format="array_record")
-        builder.download_and_prepare()
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Keeps TFDS from telling of downloads and custom configs: neither concerns anyone here."""
-    verbosity = logging.get_verbosity()
-    logging.set_verbosity(logging.ERROR)
-    tfds.disable_progress_bar()
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            yield
-    finally:
-        logging.set_verbosity(verbosity)
-
-
-def _move(source: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        source.rename(target)
-    except OSError:
-        # Another process was first: its copy has the same content, since the name is a hash.
-        if not target.exists():
-            raise
+    return local.prepare(
+        lambda folder: EmbeddedText(corpus=corpus, data_dir=folder),
+        Path(EmbeddedText.name) / config_name(corpus) / VERSION,
+        data_dir=data_dir,
+        what=f"the embedded text {corpus}",
+    )
