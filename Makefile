@@ -1,6 +1,7 @@
 # make demo   set up, train a small model on the embedded text, score it, write its table row
 # make test   set up, check and run the tests
-# Both may be run again at any time; what is done already is not done again.
+# make test-prepare   set up with TensorFlow, test the preparation of the real data sets
+# All may be run again at any time; what is done already is not done again.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -10,7 +11,7 @@ UV := $(shell command -v uv 2>/dev/null)
 DEMO := configs/wmt_ende.py:random+vanilla,scale=small
 WORKDIR ?= runs/demo
 
-.PHONY: demo test lint results clean help
+.PHONY: demo test test-prepare lint results clean help
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -25,6 +26,11 @@ test: lint
 	@echo "--- running the tests"
 	$(RUN) -m pytest
 
+# TFDS' own builders need TensorFlow; nothing else does, so it has an environment of its own.
+test-prepare: $(VENV)-prepare/.installed
+	@echo "--- preparing small archives with every builder of TFDS that the tasks use"
+	$(VENV)-prepare/bin/python -m pytest -m tensorflow tests/with_tensorflow
+
 lint: $(VENV)/.installed-dev
 	@echo "--- checking style and types"
 	$(RUN) -m ruff check .
@@ -35,7 +41,7 @@ results: $(VENV)/.installed
 	$(RUN) eval.py --render
 
 clean:
-	rm -rf $(VENV) cache
+	rm -rf $(VENV) $(VENV)-prepare cache
 
 # The requirements are installed again when their file changes.
 $(VENV)/.installed: requirements.txt
@@ -49,4 +55,11 @@ $(VENV)/.installed: requirements.txt
 $(VENV)/.installed-dev: requirements-dev.txt $(VENV)/.installed
 	@echo "--- installing requirements-dev.txt into $(VENV)"
 	@$(if $(UV),$(UV) pip install --quiet --python $(RUN) -r $<,$(RUN) -m pip install --quiet --disable-pip-version-check -r $<)
+	@touch $@
+
+$(VENV)-prepare/.installed: requirements-prepare.txt requirements.txt
+	@echo "--- installing requirements-prepare.txt into $(@D): about 2 minutes, 1.8 GB"
+	@$(if $(UV),$(UV) venv --quiet --allow-existing --python $(PYTHON) $(@D),$(PYTHON) -m venv $(@D))
+	@$(if $(UV),$(UV) pip install --quiet --python $(@D)/bin/python,$(@D)/bin/python -m pip install --quiet --disable-pip-version-check) \
+	  -r $< "$$(grep '^pytest' requirements-dev.txt)"
 	@touch $@
