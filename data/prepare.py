@@ -51,7 +51,7 @@ class Request:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns the exit status."""
-    request = _request(_flags().parse_args(argv))
+    request = read_request(argv)
     leaves = list(_leaves(request.datasets))
     warnings = _prepare(leaves, request)
     if request.check:
@@ -86,7 +86,9 @@ def _flags() -> argparse.ArgumentParser:
     return flags
 
 
-def _request(args: argparse.Namespace) -> Request:
+def read_request(argv: Sequence[str] | None = None) -> Request:
+    """The command line, checked; a `DataError` says what is wrong with it."""
+    args = _flags().parse_args(argv)
     task = get_task(args.task)
     datasets = _chosen(task, args.dataset)
     data_dir = Path(args.data_dir).expanduser()

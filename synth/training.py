@@ -76,9 +76,11 @@ def train(info: RunInfo, run: RunDir) -> Outcome:
 
 def _initial_vocabulary(config: Config) -> Tokenizer | None:
     """That of the run this one starts from, if any."""
-    if not config.train.init_from:
+    if not (source := config.train.init_from):
         return None
-    return Tokenizer.load(RunDir(config.train.init_from).vocabulary)
+    if not RunDir(source).checkpoints.is_dir():
+        raise UserError(f"train.init_from={source} is no run with a checkpoint")
+    return Tokenizer.load(RunDir(source).vocabulary)
 
 
 def latest_step(run: RunDir) -> int | None:
@@ -110,6 +112,18 @@ def check_settings(config: Config) -> None:
     if not 0.0 <= config.train.label_smoothing < 1.0:
         raise UserError(
             f"train.label_smoothing={config.train.label_smoothing} must be at least 0 and below 1"
+        )
+
+
+def check_processes(before: int, now: int, batch_multiple: int) -> None:
+    """Raises UserError unless a run of `before` processes can go on exactly with `now`.
+
+    The global batches are the same for any number of processes that divides their rows.
+    """
+    if batch_multiple % now:
+        raise UserError(
+            f"the run was trained by {before} process(es) and cannot go on exactly with {now}: "
+            f"data.batch_multiple={batch_multiple} is not a multiple of {now}"
         )
 
 
@@ -165,18 +179,10 @@ class _Trainer:
         restored = self.checkpoints.restore(
             step, self.experiment.abstract_state(), vocabulary=self.experiment.tokenizer.hash
         )
-        self._check_processes(restored.meta["process_count"])
+        multiple = self.experiment.config.data.batch_multiple
+        check_processes(restored.meta["process_count"], jax.process_count(), multiple)
         say(f"going on from the checkpoint of step {step}")
         return restored.state, restored.data
-
-    def _check_processes(self, before: int) -> None:
-        """The global batches are the same for any number of processes that divides their rows."""
-        count, multiple = jax.process_count(), self.experiment.config.data.batch_multiple
-        if multiple % count:
-            raise UserError(
-                f"the run was trained by {before} processes and cannot go on exactly with {count}: "
-                f"data.batch_multiple={multiple} is not a multiple of {count}"
-            )
 
     def _init(self) -> TrainState:
         """The state before the first step, with the parameters of `train.init_from` if given."""

@@ -1,7 +1,9 @@
 """The committed text as TFDS sets: prepared once, never half, never from other text."""
 
 import gzip
+import hashlib
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -149,3 +151,15 @@ def test_rows_read_quickly_are_those_of_tfds(name, data_dir):
         places = [len(quick) - 1, 0, 2]
         expected = [dict(row) for row in slow.__getitems__(places)]
         assert [dict(row) for row in quick.__getitems__(places)] == expected
+
+
+def test_the_committed_text_is_what_its_readme_says():
+    """Lines and the hash of the unpacked text, of every file."""
+    readme = (embedded.CORPORA / "README.md").read_text(encoding="utf-8")
+    row = re.compile(r"^\| (\w+) \| (\w+) \| ([\d,]+) \|.*\| `([0-9a-f]{24})` \|$", re.MULTILINE)
+    rows = {(corpus, split): (lines, sha) for corpus, split, lines, sha in row.findall(readme)}
+    assert set(rows) == {(name, split) for name in embedded.FIELDS for split in embedded.SPLITS}
+    for (corpus, split), (lines, sha) in rows.items():
+        text = gzip.decompress(embedded.corpus_file(corpus, split).read_bytes())
+        assert text.count(b"\n") == int(lines.replace(",", ""))
+        assert hashlib.sha256(text).hexdigest().startswith(sha)

@@ -1,12 +1,20 @@
 """What the README says is true: its commands run, its tables are the rendered ones."""
 
+import gzip
+import itertools
+import json
 import re
 import shlex
 import shutil
+import subprocess
+import sys
+import textwrap
 
 import pytest
 from conftest import ROOT
 
+from data import prepare, show
+from data.tasks import TASKS
 from synth import configuration, describe, results
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -20,16 +28,47 @@ SMALL = [c for c in COMMANDS if "train.py" in c and "scale=small" in c]
 PAPER = [c for c in COMMANDS if "train.py" in c and "scale=" not in c and "--describe" not in c]
 DESCRIBE = [c for c in COMMANDS if "--describe" in c]
 SCORE = [c for c in COMMANDS if "eval.py" in c]
+SHOW = [c for c in COMMANDS if "-m data.show" in c]
+PREPARE = [c for c in COMMANDS if "-m data.prepare" in c]
 
 
 def test_every_command_is_tested():
-    assert sorted({*SMALL, *PAPER, *DESCRIBE, *SCORE}) == sorted(set(COMMANDS))
+    tested = {*SMALL, *PAPER, *DESCRIBE, *SCORE, *SHOW, *PREPARE}
+    assert sorted(tested) == sorted(set(COMMANDS))
+
+
+def test_every_task_and_data_set_is_named():
+    (table,) = re.findall(r"## Tasks and their data\n\n(.*?)\n\n", README, flags=re.DOTALL)
+    rows = {row.split("`")[1]: row for row in table.splitlines()[2:]}
+    assert list(rows) == list(TASKS)
+    for name, row in rows.items():
+        if name == "en_mix":
+            continue  # those of the two tasks above it
+        for dataset in TASKS[name].datasets:
+            assert f"`{dataset.name}`" in row
+
+
+@pytest.mark.parametrize("command", SHOW)
+def test_showing_commands_run(command, data_dir, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    arguments = [*shlex.split(command)[3:], f"--data_dir={data_dir}"]
+    assert show.main([*arguments, f"--plot={tmp_path}/lengths.png"]) == 0
+    assert "--- example 0" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", PREPARE)
+def test_preparing_commands_have_known_flags(command, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "archives").mkdir()
+    request = prepare.read_request(shlex.split(command)[3:])
+    assert request.task.name in TASKS and request.datasets and request.vocab_size > 30_000
 
 
 def moved(command: str, directory) -> list[str]:
     """The arguments, with the run directory below `directory`, and the small scale made tiny."""
     arguments = shlex.split(command)[2:]
-    replaced = [a.replace("--workdir=runs", f"--workdir={directory}") for a in arguments]
+    replaced = [a.replace("=runs/", f"={directory}/") for a in arguments]
     return [a.replace("scale=small", "scale=tiny") for a in replaced]
 
 
@@ -108,3 +147,57 @@ def test_tables_are_the_rendered_ones(tmp_path):
     shutil.copytree(ROOT / "results", tmp_path / "results")
     shutil.copy(ROOT / "README.md", tmp_path)
     assert results.render(tmp_path / "results", tmp_path / "README.md") == []
+
+
+BLOCK = r"   ```python\n(.*?)   ```"
+
+
+@pytest.mark.slow
+def test_a_task_of_your_own_is_shown_trained_and_scored(tmp_path):
+    """The README's steps, taken literally, in a copy of the project."""
+    for name in ("configs", "data", "synth"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("train.py", "eval.py"):
+        shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / "results").mkdir()
+    shutil.copy(ROOT / "results" / "paper.json", tmp_path / "results")
+    steps = README.split("### Add your own task")[1]
+    field, task, config = map(textwrap.dedent, re.findall(BLOCK, steps, flags=re.DOTALL)[:3])
+    for split in ("train", "validation", "test"):
+        write_questions(tmp_path, split)
+    insert(tmp_path / "data/builders/embedded.py", "FIELDS = {\n", f"    {field}")
+    (tmp_path / "data/tasks/questions.py").write_text(task)
+    insert(
+        tmp_path / "data/tasks/__init__.py", "\n", "from data.tasks.questions import QUESTIONS\n"
+    )
+    insert(tmp_path / "data/tasks/__init__.py", "    for task in (\n", "        QUESTIONS,\n")
+    (tmp_path / "configs/questions.py").write_text(config)
+
+    row = "--config=configs/questions.py:dense,scale=tiny"
+    for arguments in (
+        ["-m", "data.show", "questions", "--n=1", "--scale=tiny"],
+        ["train.py", row, "--workdir=runs/q", "--config.train.num_steps=2"],
+        ["eval.py", "--workdir=runs/q"],
+    ):
+        done = subprocess.run(
+            [sys.executable, *arguments], cwd=tmp_path, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+    assert "ppl_token" in done.stdout and "test: 200 lines" in done.stdout
+
+
+def write_questions(root, split):
+    """Lines of the committed English-German text under other names."""
+    with gzip.open(ROOT / f"data/corpora/docs_ende.{split}.jsonl.gz", "rt", encoding="utf-8") as f:
+        rows = [json.loads(line) for line in itertools.islice(f, 200)]
+    path = root / f"data/corpora/questions.{split}.jsonl.gz"
+    with gzip.open(path, "wt", encoding="utf-8") as file:
+        for row in rows:
+            file.write(json.dumps({"question": row["en"], "answer": row["de"]}) + "\n")
+
+
+def insert(path, before, line):
+    """Puts a line after the first occurrence of some text."""
+    text = path.read_text(encoding="utf-8")
+    head, tail = text.split(before, 1)
+    path.write_text(head + before + line + tail, encoding="utf-8")
