@@ -35,6 +35,7 @@ SENTINELS = tuple(f"<extra_id_{number}>" for number in range(100))  # T5's names
 
 # More text does not change a vocabulary of 32 thousand pieces much; it only takes longer.
 MAX_EXAMPLES = 1_000_000
+MAX_CHARACTERS = 300_000_000  # of long documents fewer are enough
 _READ = 8192  # examples per read while the sample is collected
 _MAX_BYTES = 4192  # SentencePiece learns from no longer line: longer text is cut for it
 
@@ -169,12 +170,20 @@ def load_or_train(
     )
 
 
-def sample_lines(split: Split, max_examples: int = MAX_EXAMPLES) -> Iterator[str]:
+def sample_lines(
+    split: Split, max_examples: int = MAX_EXAMPLES, max_characters: int = MAX_CHARACTERS
+) -> Iterator[str]:
     """Inputs and targets of all examples, or of a fixed random sample of a larger split."""
+    if not len(split):
+        return
+    rng = np.random.default_rng(0)
+    some = split.__getitems__(rng.integers(len(split), size=100).tolist())
+    characters = sum(len(text) for example in some for text in texts(example)) / len(some)
+    most = min(max_examples, round(max_characters / max(characters, 1.0)))
     indices = np.arange(len(split))
-    if len(split) > max_examples:
+    if len(split) > most:
         # Only the sampled lines are read, not the 30 million around them.
-        indices = np.sort(np.random.default_rng(0).choice(len(split), max_examples, replace=False))
+        indices = np.sort(np.random.default_rng(0).choice(len(split), most, replace=False))
     for start in range(0, len(indices), _READ):
         for example in split.__getitems__(indices[start : start + _READ].tolist()):
             for text in texts(example):

@@ -129,3 +129,5 @@ def test_a_large_split_is_sampled_the_same_way_each_time():
     assert lines == list(sample_lines(split, max_examples=10))
     assert lines[0::2] == ["e" + line[1:] for line in lines[1::2]]
     assert len(list(sample_lines(split))) == 200
+    fewer = list(sample_lines(split, max_characters=120))  # about 4 to 6 characters an example
+    assert 40 <= len(fewer) <= 60
