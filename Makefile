@@ -41,7 +41,7 @@ results: $(VENV)/.installed
 	$(RUN) eval.py --render
 
 clean:
-	rm -rf $(VENV) $(VENV)-prepare cache
+	rm -rf $(VENV) $(VENV)-prepare
 
 # The requirements are installed again when their file changes.
 $(VENV)/.installed: requirements.txt

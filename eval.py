@@ -15,11 +15,8 @@ from synth import cli
 from synth.errors import UserError
 
 WORKDIR = flags.DEFINE_string("workdir", "", "directory of the run to score")
-SPLIT = flags.DEFINE_enum(
-    "split",
-    None,
-    ["train", "validation", "test"],
-    "what to score (default: test, or validation where the test labels are not public)",
+SPLIT = flags.DEFINE_string(
+    "split", None, "what to score (default: test, or validation where no test labels are public)"
 )
 BEAM = flags.DEFINE_integer("beam", None, "beam width, 1 = greedy (default: the run's config)")
 ALPHA = flags.DEFINE_float("alpha", None, "length penalty (default: the run's config)")

@@ -2,8 +2,8 @@
 
 Run one row, at a scale that fits the machine:
 
-    python train.py --config=configs/en_mix.py:random+vanilla,scale=small --workdir=runs/en_mix
-    python eval.py --workdir=runs/en_mix
+    python train.py --config=configs/en_mix.py:random+vanilla,mix=sum,scale=small --workdir=runs/e
+    python eval.py --workdir=runs/e
 
 The paper's figures (averages of GLUE / SuperGLUE):
 
@@ -12,7 +12,8 @@ The paper's figures (averages of GLUE / SuperGLUE):
 
 scale=paper: T5-base with 8 x 128 heads, 262,144 steps on the mixture of all sixteen tasks, each
     by its size. The paper starts from its C4 run of the same row: --config.train.init_from=RUN
-    takes the parameters and the vocabulary of that run. Not run by us.
+    takes the parameters and the vocabulary of that run. The captions say a
+    small model, the row's name T5 (Base). Not run by us; cost: 57 TFLOP a step (--describe).
 scale=small: movie_sentiment and wordnet_wic together, about 4 minutes on two CPU cores, from
     scratch. Its accuracy says nothing about GLUE or SuperGLUE.
 scale=tiny: for tests.

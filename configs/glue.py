@@ -2,8 +2,8 @@
 
 Run one row, at a scale that fits the machine:
 
-    python train.py --config=configs/glue.py:dense+vanilla,scale=small --workdir=runs/glue
-    python eval.py --workdir=runs/glue
+    python train.py --config=configs/glue.py:dense+vanilla,mix=sum,scale=small --workdir=runs/g
+    python eval.py --workdir=runs/g
 
 The paper's figures (average of the eight tasks; all cells are in results/paper.json; captions say
 that GLUE and SuperGLUE were trained together, which is the task en_mix):
@@ -12,7 +12,8 @@ that GLUE and SuperGLUE were trained together, which is the task en_mix):
 
 scale=paper: T5-base with 8 x 128 heads, 262,144 steps on the mixture of all eight tasks, each by
     its size. The paper starts from its C4 run of the same row: --config.train.init_from=RUN takes
-    the parameters and the vocabulary of that run. Not run by us.
+    the parameters and the vocabulary of that run. The captions say a
+    small model, the row's name T5 (Base). Not run by us; cost: 57 TFLOP a step (--describe).
 scale=small: movie_sentiment (7,978 rated snippets, in the form of SST-2), about 4 minutes on two
     CPU cores, from scratch. Its accuracy says nothing about SST-2.
 scale=tiny: for tests.

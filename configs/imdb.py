@@ -10,7 +10,7 @@ The paper's figures (accuracy; we know them from memory only, none is certain):
     vanilla 81.34   factorized_random 83.39   factorized_random+vanilla 84.61   (Linformer 82.86)
 
 scale=paper: the encoder of transformer_base, reviews cut at 512 tokens; the paper gives no sizes
-    that we know. Not run by us; cost: see --describe.
+    that we know. Not run by us; cost: 4.3 TFLOP a step (--describe).
 scale=small: movie_sentiment (7,978 rated snippets), about 2 minutes on two CPU cores. Its
     accuracy says nothing about IMDB.
 scale=tiny: for tests.

@@ -92,6 +92,12 @@ class Layout:
             return span_corruption.lengths(span_corruption.block_length(self.max_length))[1]
         return self.target_length or length
 
+    @property
+    def limits(self) -> str:
+        """The most tokens an example may have, in words."""
+        limits = f"max_length={self.max_length}"
+        return limits + (f", target_length={self.target_length}" if self.target_length else "")
+
     def longest(self, side: str) -> int:
         """The most tokens that inputs or targets may have."""
         return self.side_length(side, self.max_length)

@@ -48,12 +48,13 @@ class _Planner:
 
     def __call__(self, number: int, indices: Sequence[int]) -> Window:
         ids_of = batching.encode(self.split.__getitems__(indices), self.tokenizer)
-        too_long_N, empty_N, cut_N = self._judge(ids_of)
+        ids_of, cut_N = self._cut(ids_of)
+        too_long_N, empty_N = self._faults(ids_of)
         keep = np.flatnonzero(~empty_N & ~too_long_N)
         if not len(keep):
             raise DataError(
                 f"of {len(indices)} examples none can be trained on: {too_long_N.sum()} are longer "
-                f"than max_length={self.layout.max_length}, {empty_N.sum()} are empty"
+                f"than {self.layout.limits}, {empty_N.sum()} are empty"
             )
         rng = np.random.default_rng([self.seed, _PLAN, number])
         batches = self._batches({k: [side[i] for i in keep] for k, side in ids_of.items()}, rng)
@@ -65,21 +66,24 @@ class _Planner:
             truncated=int(cut_N[keep].sum()),
         )
 
-    def _judge(self, ids_of: dict[str, list[Ids]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Which examples are too long, which are empty, and of which the inputs are cut (here)."""
-        empty_N, too_long_N, cut_N = np.zeros((3, len(ids_of["targets"])), bool)
+    def _cut(self, ids_of: dict[str, list[Ids]]) -> tuple[dict[str, list[Ids]], np.ndarray]:
+        """The examples with their inputs cut if the layout says so, and which of them were."""
+        if not self.layout.truncate_inputs:
+            return ids_of, np.zeros(len(ids_of["targets"]), bool)
+        longest = self.layout.longest("inputs")
+        cut = [batching.truncate(ids, longest) for ids in ids_of["inputs"]]
+        return ids_of | {"inputs": cut}, batching.side_lengths_N(ids_of["inputs"]) > longest
+
+    def _faults(self, ids_of: dict[str, list[Ids]]) -> tuple[np.ndarray, np.ndarray]:
+        """Which examples are too long, and which are empty."""
+        empty_N, too_long_N = np.zeros((2, len(ids_of["targets"])), bool)
         for side, ids in ids_of.items():
-            lengths_N, longest = batching.side_lengths_N(ids), self.layout.longest(side)
+            lengths_N = batching.side_lengths_N(ids)
             if not (side == "targets" and self.layout.kind == "classification"):
                 empty_N |= lengths_N < 2  # nothing but the end token
-            if self.layout.kind == "span_corruption":
-                continue  # documents of any length are cut into blocks
-            if side == "inputs" and self.layout.truncate_inputs:
-                cut_N |= lengths_N > longest
-                ids_of[side] = [batching.truncate(line, longest) for line in ids]
-            else:
-                too_long_N |= lengths_N > longest
-        return too_long_N & ~empty_N, empty_N, cut_N
+            if self.layout.kind != "span_corruption":  # which cuts documents of any length
+                too_long_N |= lengths_N > self.layout.longest(side)
+        return too_long_N & ~empty_N, empty_N
 
     def _batches(self, ids_of: dict[str, list[Ids]], rng: np.random.Generator) -> list[Batch]:
         if self.layout.kind == "language_model":
@@ -126,10 +130,10 @@ def train_batches(
     `positions` [B, L].
     classification: `inputs` [B, L] and `targets` [B, 1], the label + 1.
 
-    Examples longer than `max_length` (with EOS, either side) and those with an empty side are
-    left out, or cut if the layout says so; `data.report` counts them. Rows without an example
-    are all zeros. `window` is about how many examples are planned at once: the larger, the fuller
-    the batches. An epoch ends with a window.
+    Examples longer than the layout's limits (with EOS, either side) and those with an empty side
+    are left out, or their inputs cut if the layout says so; `data.report` counts them. Rows
+    without an example are all zeros. `window` is about how many examples are planned at once: the
+    larger, the fuller the batches. An epoch ends with a window.
     """
     _check_processes(process_index, process_count, layout.batch_multiple)
     windows = plan_windows(split, tokenizer, layout, window=window, seed=seed)

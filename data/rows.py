@@ -3,6 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+import numpy as np
+
+_SCALARS = {"object", "int32", "int64", "float32"}
+
 
 class Rows(Protocol):
     """Rows of features, as TFDS stores them."""
@@ -21,7 +25,8 @@ def open_rows(builder: Any, split: str) -> Rows:
 
 def _is_scalar(feature: Any) -> bool:
     """One text or number, which is stored as it is."""
-    return feature.shape == () and feature.np_dtype in (object, "int32", "int64", "float32")
+    # Some features say the class of a number where others say its dtype.
+    return feature.shape == () and np.dtype(feature.np_dtype).name in _SCALARS
 
 
 class ScalarRows:

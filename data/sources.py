@@ -16,6 +16,7 @@ import numpy as np
 
 from data.errors import DataError
 from data.rows import Remembered, open_rows
+from data.tasks import TASKS
 from data.tasks.task import Dataset, Example, Row, ToExamples
 
 _READ = 4096  # rows per read where a whole split is gone through
@@ -229,8 +230,6 @@ def _readable(dataset: Dataset, builder: Any, data_dir: Path) -> Any:
 
 
 def _how_to_prepare(dataset: Dataset, data_dir: Path) -> str:
-    from data.tasks import TASKS  # here: the tasks need nothing of this module to be declared
-
     names = [task.name for task in TASKS.values() if dataset in task.datasets]
     return (
         f"Prepare it there once: python -m data.prepare {names[0] if names else 'TASK'} "

@@ -47,10 +47,12 @@ def block_length(max_length: int) -> int:
     length = 1
     while lengths(length + 1)[0] <= max_length:
         length += 1
-    if max_length < 4 or noise_counts(length)[1] > len(SENTINELS):
+    if max_length < 4:
+        raise DataError(f"max_length={max_length}: span corruption needs at least 4")
+    if (spans := noise_counts(length)[1]) > len(SENTINELS):
         raise DataError(
-            f"max_length={max_length}: span corruption needs at least 4, and at most "
-            f"{len(SENTINELS)} spans, one sentinel each; this would be {noise_counts(length)[1]}"
+            f"max_length={max_length} needs {spans} sentinels, one for each hidden span; there are "
+            f"{len(SENTINELS)}"
         )
     return length
 

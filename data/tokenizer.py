@@ -35,7 +35,7 @@ SENTINELS = tuple(f"<extra_id_{number}>" for number in range(100))  # T5's names
 
 # More text does not change a vocabulary of 32 thousand pieces much; it only takes longer.
 MAX_EXAMPLES = 1_000_000
-MAX_CHARACTERS = 300_000_000  # of long documents fewer are enough
+MAX_CHARACTERS = 300_000_000  # SentencePiece keeps its sample in memory
 _READ = 8192  # examples per read while the sample is collected
 _MAX_BYTES = 4192  # SentencePiece learns from no longer line: longer text is cut for it
 
@@ -153,7 +153,7 @@ def load_or_train(
     split = open_split(dataset, "train", data_dir=data_dir)
     sentinels = SENTINELS if task.kind == "span_corruption" else ()
     settings = sorted(_settings(task.symbols, sentinels).items())
-    key = repr((split.identity, vocab_size, MAX_EXAMPLES, settings))
+    key = repr((split.identity, vocab_size, MAX_EXAMPLES, MAX_CHARACTERS, settings))
     name = (
         f"{task.name}-{dataset.name}-{vocab_size}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
     )
@@ -176,8 +176,9 @@ def sample_lines(
     """Inputs and targets of all examples, or of a fixed random sample of a larger split."""
     if not len(split):
         return
-    rng = np.random.default_rng(0)
-    some = split.__getitems__(rng.integers(len(split), size=100).tolist())
+    # Generators of their own: the sample does not depend on how its size is found.
+    some = np.random.default_rng(1).integers(len(split), size=100).tolist()
+    some = split.__getitems__(some)
     characters = sum(len(text) for example in some for text in texts(example)) / len(some)
     most = min(max_examples, round(max_characters / max(characters, 1.0)))
     indices = np.arange(len(split))

@@ -134,7 +134,13 @@ def to_text(config: Config) -> str:
     ]
     right: dict[str, Any] = dict(colalign=("left", "right"), disable_numparse=True)
     title = f"{found['task']}, attention {found['variant']} (mix {found['mix']})"
-    heading = f"million operations per token, at {config.model.max_length} tokens"
+    shapes = layout(config, tasks.get_task(config.data.task))
+    at = {side: shapes.longest(side) for side in ("inputs", "targets")}
+    heading = f"million operations per target token, at {at['targets']} tokens"
+    if shapes.kind == "classification":
+        heading = f"million operations per token, at {at['inputs']} tokens"
+    elif at["inputs"] != at["targets"]:
+        heading += f" for inputs of {at['inputs']}"
     return "\n\n".join(
         [
             title,

@@ -202,14 +202,8 @@ def _tell_truncated(batches: pipelines.EvalBatches, experiment: Experiment) -> N
         say(
             f"{batches.truncated} of {batches.examples} examples "
             f"({batches.truncated / batches.examples:.1%}) are longer than the model takes "
-            f"({_limits(experiment)}) and were cut there"
+            f"({layout(experiment.config, experiment.task).limits}) and were cut there"
         )
-
-
-def _limits(experiment: Experiment) -> str:
-    shapes = layout(experiment.config, experiment.task)
-    limits = f"max_length={shapes.max_length}"
-    return limits + (f", target_length={shapes.target_length}" if shapes.target_length else "")
 
 
 # --- Classification -------------------------------------------------------------------------------
@@ -230,7 +224,7 @@ def _score_labels(experiment, params, fixed, text, stem: Path, chosen) -> tuple[
     right = int((predicted_N == label_N).sum())
     sums = {"right": right, "examples": len(label_N)}
     accuracy = 100.0 * right / len(label_N)
-    signature = f"percent of {len(experiment.task.labels)} labels"
+    signature = f"the likeliest of {len(experiment.task.labels)} labels, in percent"
     return [Figure("accuracy", accuracy, signature, chosen, sums, None)], [path]
 
 

@@ -174,6 +174,11 @@ def make_experiment(config: Config, vocabulary: tokenizer.Tokenizer | None = Non
         vocabulary = tokenizer.load_or_train(
             task, dataset, vocab_size=config.data.vocab_size, data_dir=config.data.data_dir
         )
+    if task.kind == "span_corruption" and not vocabulary.sentinels:
+        raise UserError(
+            f"the task {task.name} hides spans behind sentinels, and the vocabulary "
+            f"{vocabulary.hash[:16]} has none: take one that was learned for such a task"
+        )
     graphdef, params, fixed = abstract_model(config, task, vocabulary.vocab_size)
     return Experiment(
         config=config,

@@ -19,7 +19,7 @@ def load_trained(run: RunDir, checkpoint: str) -> tuple[Experiment, int, Any, An
     """(experiment, step, params, fixed) of a checkpoint, on all devices of this machine."""
     info = run.info()
     config = info.config
-    # Scores depend neither on the mesh nor on the batch: take whatever devices are here.
+    # What was learned depends neither on the mesh nor on the batch: take the devices there are.
     config.sharding.mesh = dict(data=-1, fsdp=1, tensor=1)
     config.data.batch_multiple = math.lcm(8, jax.device_count())
     least = config.model.max_length * config.data.batch_multiple

@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 from data import pipelines, report
+from data.tasks import get_task
 from data.tokenizer import Tokenizer
 from synth import sharding
 from synth.checkpoints import Checkpoints
@@ -23,6 +24,8 @@ from synth.errors import UserError
 from synth.experiment import (
     Experiment,
     TrainState,
+    abstract_model,
+    as_dicts,
     evaluation_batches,
     layout,
     make_experiment,
@@ -63,7 +66,9 @@ def train(info: RunInfo, run: RunDir) -> Outcome:
             )
         say(f"already trained: step {reached} of {last}")
         return Outcome(reached, None)
-    experiment = make_experiment(config, _initial_vocabulary(config))
+    experiment = make_experiment(config, _vocabulary(run, config))
+    if reached is None:
+        check_source(experiment)
     run.begin(info)
     run.set_vocabulary(experiment.tokenizer)
     with contextlib.closing(
@@ -74,13 +79,39 @@ def train(info: RunInfo, run: RunDir) -> Outcome:
             return trainer.run()
 
 
-def _initial_vocabulary(config: Config) -> Tokenizer | None:
-    """That of the run this one starts from, if any."""
+def _vocabulary(run: RunDir, config: Config) -> Tokenizer | None:
+    """Of a run that starts from another one the vocabulary, its own as soon as it has it."""
     if not (source := config.train.init_from):
         return None
+    if run.vocabulary.exists():
+        return Tokenizer.load(run.vocabulary)
     if not RunDir(source).checkpoints.is_dir():
         raise UserError(f"train.init_from={source} is no run with a checkpoint")
     return Tokenizer.load(RunDir(source).vocabulary)
+
+
+def check_source(experiment: Experiment) -> None:
+    """Raises UserError if the run of `train.init_from` is of another model."""
+    if not (source := experiment.config.train.init_from):
+        return
+    config = RunDir(source).info().config
+    task = get_task(config.data.task)
+    graph = abstract_model(config, task, experiment.vocab_size)
+    found, wanted = (_shapes(as_dicts(states)) for states in (graph[1:], experiment.variables))
+    for name in sorted(wanted.keys() | found.keys()):
+        if wanted.get(name) != found.get(name):
+            raise UserError(
+                f"train.init_from={source} is a run of another model: {name} is "
+                f"{found.get(name, 'absent')} there and {wanted.get(name, 'absent')} here"
+            )
+
+
+def _shapes(states: Any) -> dict[str, tuple[int, ...]]:
+    """Of each array its name, as decoder.blocks.0.self_attention.output_HKD, and its shape."""
+    return {
+        ".".join(str(entry.key) for entry in path[1:]): leaf.shape
+        for path, leaf in jax.tree_util.tree_leaves_with_path(states)
+    }
 
 
 def latest_step(run: RunDir) -> int | None:
@@ -190,18 +221,6 @@ class _Trainer:
         if not (source := self.settings.init_from):
             return state
         _, step, params, fixed = load_trained(RunDir(source), "last")
-        wanted, found = (
-            {jax.tree_util.keystr(path): leaf.shape for path, leaf in leaves}
-            for leaves in map(
-                jax.tree_util.tree_leaves_with_path, ((state.params, state.fixed), (params, fixed))
-            )
-        )
-        if differing := sorted(wanted.items() ^ found.items()):
-            raise UserError(
-                f"train.init_from={source} is a run of another model: the first of "
-                f"{len(differing)} arrays that differ is {differing[0][0]}, "
-                f"{found.get(differing[0][0])} there and {wanted.get(differing[0][0])} here"
-            )
         shardings = self.experiment.shardings()
         say(f"starting from step {step} of {source}")
         return dataclasses.replace(

@@ -380,6 +380,8 @@ def make_model(
         ff_dim=ff_dim,
         max_length=max_length,
     )
+    if kind == "classification":
+        sizes["num_labels"] = num_labels
     for name, value in sizes.items():
         if value < 1:
             raise ValueError(f"{name}={value} must be at least 1")
@@ -391,8 +393,6 @@ def make_model(
     for name, value in rates.items():
         if not 0.0 <= value < 1.0:
             raise ValueError(f"{name}={value} must be at least 0 and below 1")
-    if kind == "classification":
-        sizes["num_labels"] = num_labels
     return MODELS[kind](**sizes, **rates, attention=attention, dtype=jnp.dtype(dtype), rngs=rngs)
 
 

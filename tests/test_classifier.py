@@ -50,8 +50,7 @@ def test_rows_that_only_fill_up_are_finite_and_count_nothing():
     assert (token_nll(logits_B1C, jnp.zeros((2, 1), int)) == 0).all()
 
 
-@pytest.mark.parametrize("variant", ["vanilla", "factorized_random"])
-def test_it_learns_which_token_is_there(variant):
+def test_it_learns_which_token_is_there():
     """The label is that of the rarest kind of token in the text, wherever it stands."""
     rng = np.random.default_rng(0)
     label_B = rng.integers(1, LABELS + 1, 64)
@@ -60,7 +59,8 @@ def test_it_learns_which_token_is_there(variant):
     batch = {"inputs": jnp.asarray(inputs_BL)}
     targets_B1 = jnp.asarray(label_B[:, None])
     settings: dict[str, Any] = SIZES | RATES | dict(num_labels=LABELS, dtype="float32")
-    attention = dict(variant=variant, mix="softmax", **ATTENTION)
+    settings["num_layers"] = 1
+    attention = dict(variant="factorized_random", mix="softmax", **ATTENTION)
     model = make_model("classification", rngs=nnx.Rngs(params=0), attention=attention, **settings)
     graphdef, params, rest = nnx.split(model, nnx.Param, ...)
     optimizer = optax.adam(1e-2)
@@ -74,7 +74,7 @@ def test_it_learns_which_token_is_there(variant):
         return optax.apply_updates(params, updates), opt_state
 
     opt_state = optimizer.init(params)
-    for _ in range(150):
+    for _ in range(120):
         params, opt_state = update(params, opt_state)
     logits_B1C = nnx.merge(graphdef, params, rest)(batch)
     assert (jnp.argmax(logits_B1C[:, 0, 1:], -1) + 1 == label_B).mean() > 0.95

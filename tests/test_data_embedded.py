@@ -7,10 +7,13 @@ import re
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
+import tensorflow_datasets.public_api as tfds
 
 from data.batching import Layout
 from data.builders import embedded, local
+from data.builders.local import quiet
 from data.errors import DataError
 from data.pipelines import eval_batches, plan_windows
 from data.report import fill_report
@@ -142,8 +145,6 @@ def test_a_real_set_in_another_format_is_refused(corpus, tmp_path):
 @pytest.mark.parametrize("name", ["wordnet_wic", "docs_ende"])
 def test_rows_read_quickly_are_those_of_tfds(name, data_dir):
     """Text and numbers, in the split and in a part of it."""
-    import tensorflow_datasets.public_api as tfds
-
     builder: Any = tfds.builder_from_directory(embedded.prepare(name, data_dir=data_dir))
     for split in ("test", "test[5:9]"):
         quick, slow = open_rows(builder, split), builder.as_data_source(split=split)
@@ -151,6 +152,47 @@ def test_rows_read_quickly_are_those_of_tfds(name, data_dir):
         places = [len(quick) - 1, 0, 2]
         expected = [dict(row) for row in slow.__getitems__(places)]
         assert [dict(row) for row in quick.__getitems__(places)] == expected
+
+
+class Labelled(tfds.core.GeneratorBasedBuilder):
+    """Features as the stock sets have them."""
+
+    VERSION = tfds.core.Version("1.0.0")
+
+    def _info(self):
+        features = {
+            "text": tfds.features.Text(),
+            "label": tfds.features.ClassLabel(names=["no", "yes"]),
+            "score": np.float32,
+            "answers": tfds.features.Sequence(tfds.features.Text()),
+        }
+        if not self.nested:
+            del features["answers"]
+        return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict(features))
+
+    def _split_generators(self, dl_manager):
+        return {"test": self._generate_examples()}
+
+    def _generate_examples(self):
+        for number in range(5):
+            row = {"text": f"t{number}", "label": number % 2, "score": number / 8}
+            yield number, row | ({"answers": ["a", "b"]} if self.nested else {})
+
+    nested = False
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_rows_of_stock_features_are_those_of_tfds(nested, tmp_path, monkeypatch):
+    """Class labels go the quick way, lists do not."""
+    monkeypatch.setattr(Labelled, "nested", nested)
+    builder: Any = Labelled(data_dir=tmp_path, file_format="array_record")
+    with quiet():
+        builder.download_and_prepare()
+    found, expected = open_rows(builder, "test"), builder.as_data_source(split="test")
+    assert isinstance(found, ScalarRows) != nested
+    for row, other in zip(found.__getitems__([3, 0]), expected.__getitems__([3, 0]), strict=True):
+        assert row.keys() == other.keys()
+        assert all(np.array_equal(row[name], other[name]) for name in row)
 
 
 def test_the_committed_text_is_what_its_readme_says():

@@ -26,7 +26,8 @@ MOVIE_SENTIMENT = Dataset(
     counts={"train": 7_978, "validation": 1_018, "test": 874},
     description="7,978 sentences of film reviews in the form of SST-2, embedded; cut from the "
     "reviews that SST-2 was made of: never train on the one and score on the other",
-    licence="MIT, the package's; see data/corpora/licences",
+    licence="MIT, the package's, which does not state the terms of the critics it quotes; see "
+    "data/corpora/licences",
 )
 
 

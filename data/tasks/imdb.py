@@ -18,7 +18,8 @@ IMDB = Task(
             counts={"train": 7_978, "validation": 1_018, "test": 874},
             description="7,978 sentences of film reviews, embedded; its accuracy says nothing "
             "about whole reviews",
-            licence="MIT, the package's; see data/corpora/licences",
+            licence="MIT, the package's, which does not state the terms of the critics it quotes; "
+            "see data/corpora/licences",
         ),
         Dataset(
             name="imdb_reviews",

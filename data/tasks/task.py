@@ -65,8 +65,8 @@ class Task:
       name: what configs and tables call it.
       kind: see the module's text.
       datasets: those with `stand_in` first.
-      metrics: what is scored, by the names of synth/metrics.
-      source_language, target_language: for translation.
+      metrics: what is scored.
+      target_language: what is written, for tokenised BLEU.
       truncate_inputs: cut over-long inputs in training, too, and report how many; otherwise the
         examples are left out (and counted).
       symbols: characters that are pieces of the vocabulary whatever the text.
@@ -77,7 +77,6 @@ class Task:
     kind: Kind
     datasets: tuple[Dataset, ...]
     metrics: tuple[str, ...]
-    source_language: str | None = None
     target_language: str = "en"
     truncate_inputs: bool = False
     symbols: tuple[str, ...] = ()

@@ -57,7 +57,7 @@ def stsb(row: Row, split: str) -> list[Example]:
     del split
     inputs = _join("stsb", {key: row[key] for key in ("sentence1", "sentence2")})
     if row["label"] < 0:
-        raise DataError(f"a row of stsb has no label: {row}")
+        raise DataError(f"a row of stsb has no label: {row!s:.200}")
     return [{"inputs": inputs, "targets": _nearest_fifth(row["label"])}]
 
 
@@ -88,7 +88,7 @@ def record(row: Row, split: str) -> list[Example]:
     }
     answers = list(row["answers"])
     if not answers:
-        raise DataError(f"a row of record has no answers: {row}")
+        raise DataError(f"a row of record has no answers: {row!s:.200}")
     example = {
         "inputs": _join("record", texts),
         "group": _group(row["idx"], "passage", "query"),
@@ -117,7 +117,10 @@ def _join(prefix: str, texts: Mapping[str, str]) -> str:
 def _label_name(row: Row, labels: Sequence[str]) -> str:
     label = int(row["label"])
     if not 0 <= label < len(labels):
-        raise DataError(f"label {label} is none of {', '.join(labels)}, in the row: {row}")
+        raise DataError(
+            f"label {label} is none of {', '.join(labels)} (test labels are not public: score "
+            f"validation), in the row: {row!s:.200}"
+        )
     return labels[label]
 
 

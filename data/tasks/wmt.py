@@ -4,7 +4,7 @@ from data.tasks.task import ALL_SPLITS, EMBEDDED, Dataset, Task, pair
 
 _METRICS = ("bleu", "perplexity")
 
-DOCS_LICENCE = (
+_DOCS_LICENCE = (
     "each line keeps the licence of its source: MPL-2.0 (LibreOffice help) or CC-BY-SA-3.0 "
     "(Debian handbook, GNOME user docs); see data/corpora/licences"
 )
@@ -12,7 +12,6 @@ DOCS_LICENCE = (
 WMT_ENDE = Task(
     name="wmt_ende",
     kind="seq2seq",
-    source_language="en",
     target_language="de",
     metrics=_METRICS,
     datasets=(
@@ -24,7 +23,7 @@ WMT_ENDE = Task(
             stand_in=True,
             description="32,667 aligned sentences of software manuals, embedded; its BLEU says "
             "nothing about newstest",
-            licence=DOCS_LICENCE,
+            licence=_DOCS_LICENCE,
         ),
         Dataset(
             # Tensor2Tensor's own mixture: Europarl v7, Common Crawl, News Commentary v13.
@@ -44,7 +43,6 @@ WMT_ENDE = Task(
 WMT_ENFR = Task(
     name="wmt_enfr",
     kind="seq2seq",
-    source_language="en",
     target_language="fr",
     metrics=_METRICS,
     datasets=(
@@ -56,7 +54,7 @@ WMT_ENFR = Task(
             stand_in=True,
             description="30,031 aligned sentences of software manuals, embedded; its BLEU says "
             "nothing about newstest",
-            licence=DOCS_LICENCE,
+            licence=_DOCS_LICENCE,
         ),
         Dataset(
             name="wmt14_translate",
