@@ -1,10 +1,12 @@
 """Scores a run, adds its figures to the run store and renders the tables.
 
-python eval.py --workdir=runs/ende [--split=test] [--beam=4] [--alpha=0.6]
+python eval.py --workdir=runs/ende [--split=test] [--beam=4] [--alpha=0.6] [--average=3]
+python eval.py --row=wmt_ende/random+vanilla --scale=small
 python eval.py --render
 
 Everything needed is in the run directory. Figures go to results/runs.jsonl; the tables in
-results/ and in the README are made from that file alone.
+results/ and in the README are made from that file alone. --row does a whole row: it trains the
+run, or what is left of it, and scores it.
 """
 
 from pathlib import Path
@@ -15,39 +17,54 @@ from synth import cli
 from synth.errors import UserError
 
 WORKDIR = flags.DEFINE_string("workdir", "", "directory of the run to score")
+ROW = flags.DEFINE_string("row", "", "TASK/VARIANT: train it if need be, then score it")
+SCALE = flags.DEFINE_string("scale", "paper", "of the row: paper, small or tiny")
+SEED = flags.DEFINE_integer("seed", 0, "of the row")
 SPLIT = flags.DEFINE_string(
     "split", None, "what to score (default: test, or validation where no test labels are public)"
 )
 BEAM = flags.DEFINE_integer("beam", None, "beam width, 1 = greedy (default: the run's config)")
 ALPHA = flags.DEFINE_float("alpha", None, "length penalty (default: the run's config)")
 CHECKPOINT = flags.DEFINE_string("checkpoint", "last", "last, best, or a step")
+AVERAGE = flags.DEFINE_integer("average", 1, "score the mean of the last N checkpoints")
+GLOVE = flags.DEFINE_string("glove", "", "file of word vectors, for replies: glove.6B.300d.txt")
 RESULTS = flags.DEFINE_string("results", "results", "directory of the run store and the tables")
 RENDER = flags.DEFINE_bool("render", False, "only render the tables again")
 
 
 def main() -> None:
-    if RENDER.value == bool(WORKDIR.value):
-        raise UserError("name a run to score, --workdir=runs/NAME, or give --render alone")
+    if RENDER.value == bool(WORKDIR.value or ROW.value):
+        raise UserError(
+            "name a run to score, --workdir=runs/NAME, or a row, --row=TASK/VARIANT, or give "
+            "--render alone"
+        )
     from synth import report
 
     results_dir = Path(RESULTS.value)
     if not RENDER.value:
-        from synth import evaluation, records, results
         from synth.rundir import RunDir
 
-        results.check(results_dir)  # before the work, not after it
-        run = RunDir(WORKDIR.value)
-        scored = evaluation.evaluate(
-            run,
+        settings = dict(
             split=SPLIT.value,
             beam=BEAM.value,
             alpha=ALPHA.value,
             checkpoint=CHECKPOINT.value,
+            average=AVERAGE.value,
+            glove=GLOVE.value,
         )
-        store = results_dir / "runs.jsonl"
-        print(report.scored_text(run.path, scored), f"  {store}", sep="\n", flush=True)
-        results.append(store, records.make_records(run, scored, cli.command()))
+        run = _trained_row() if ROW.value else RunDir(WORKDIR.value)
+        report.score(run, results_dir, cli.command(), **settings)
     report.render(results_dir)
+
+
+def _trained_row():
+    from synth import row
+
+    found = row.find(ROW.value, scale=SCALE.value, seed=SEED.value, workdir=WORKDIR.value)
+    row.tell(found)
+    if found.steps:
+        row.train(found)
+    return found.run
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ no shuffling, no buckets, no packing. tf.data shuffles, encodes in parallel and 
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.metadata
 import importlib.util
 import itertools
@@ -159,8 +160,7 @@ def encoded(split: Split, index: int, tokenizer: Any) -> dict[str, list[list[int
 
 def tf_data(split: Split, tokenizer: Tokenizer, layout: Layout) -> Iterator[Batch]:
     """Shuffled, encoded in parallel, bucketed by length, prefetched."""
-    import tensorflow as tf
-
+    tf: Any = importlib.import_module("tensorflow")  # not in everyone's environment
     sides = ("inputs", "targets")
     one_by_one = OneByOne(tokenizer)
 

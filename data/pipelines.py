@@ -12,7 +12,7 @@ The price: every process encodes every example. It is paid in the background, on
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import grain
 import numpy as np
@@ -190,6 +190,7 @@ def eval_batches(
     process_index: int = 0,
     process_count: int = 1,
     sources_only: bool = False,
+    skip: Collection[int] = (),
 ) -> EvalBatches:
     """All of a split, held in memory: the same batches on every process, of each its own rows.
 
@@ -198,7 +199,7 @@ def eval_batches(
     holds one example, in a language model, too: nothing is packed. Span corruption hides the same
     spans every time; its examples are the blocks of the whole split.
     What is too long is cut, with EOS as its last token, and counted.
-    `sources_only` leaves the targets out, for decoding.
+    `sources_only` leaves the targets out, for decoding; `skip` are examples that need no batch.
     """
     _check_processes(process_index, process_count, layout.batch_multiple)
     if sources_only and layout.kind == "language_model":
@@ -217,7 +218,7 @@ def eval_batches(
         longest = layout.longest(side)
         cut_N |= batching.side_lengths_N(ids) > longest
         ids_of[side] = [batching.truncate(line, longest) for line in ids]
-    batches = _sorted_batches(ids_of, layout)
+    batches = _sorted_batches(ids_of, layout, skip)
     return EvalBatches(
         [batching.own_rows(batch, process_index, process_count) for batch in batches],
         examples=examples,
@@ -225,9 +226,12 @@ def eval_batches(
     )
 
 
-def _sorted_batches(ids_of: dict[str, list[Ids]], layout: Layout) -> list[Batch]:
+def _sorted_batches(
+    ids_of: dict[str, list[Ids]], layout: Layout, skip: Collection[int]
+) -> list[Batch]:
     lengths_N = layout.bucket_lengths_N(ids_of)
     order = np.argsort(lengths_N, kind="stable")
+    order = order[~np.isin(order, list(skip))]
     bucket_N = np.searchsorted(layout.bucket_lengths, lengths_N[order])
     batches = []
     for bucket, length in enumerate(layout.bucket_lengths):

@@ -210,8 +210,11 @@ def _run(dataset: Dataset, preparation: Preparation, request: Request) -> None:
 def _tell_counts(dataset: Dataset, request: Request) -> int:
     """Prints the rows of each split; returns how many differ from what is published."""
     from data.preparation import checks
-    from data.sources import open_builder
+    from data.sources import open_builder, open_split
 
+    for name in dataset.split_of:  # is every split there, and can it be read?
+        text = open_split(dataset, name, data_dir=request.data_dir)
+        text.__getitems__([0, len(text) - 1] if len(text) else [])
     splits = open_builder(dataset, request.data_dir).info.splits
     lines = checks.count_lines(
         dataset, {name: split.num_examples for name, split in splits.items()}

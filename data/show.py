@@ -51,6 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _flags().parse_args(argv)
     if args.n < 0:
         raise DataError(f"--n={args.n} must be at least 0")
+    if args.plot and (Path(args.plot).is_dir() or not Path(args.plot).suffix):
+        raise DataError(f"--plot={args.plot} must be a file with an ending, as lengths.png")
     view = _view(args)
     print(_title(view), end="\n\n")
     for text in _examples(view, args.n):

@@ -5,10 +5,11 @@ NFC, nothing else is changed. Bytes that are not UTF-8 become U+FFFD, since one 
 end a run over millions; the numbers of such rows are kept in `invalid`.
 """
 
+import functools
 import hashlib
 import os
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -31,8 +32,8 @@ class Split(Protocol):
         ...
 
     @property
-    def invalid(self) -> set[int]:
-        """Numbers of the rows read so far that were not UTF-8."""
+    def invalid(self) -> Collection[Any]:
+        """Which of the rows read so far were not UTF-8."""
         ...
 
     def __len__(self) -> int: ...
@@ -49,7 +50,7 @@ class TextSplit:
       to_examples: the examples of a row, see `Dataset`.
       split: train, validation or test.
       identity: see `Split`.
-      one_to_one: every row is one example; otherwise all rows are read now, to count theirs.
+      one_to_one: every row is one example; otherwise all rows are read once, to count theirs.
     """
 
     def __init__(
@@ -66,19 +67,17 @@ class TextSplit:
         self._split = split
         self.identity = identity
         self.invalid: set[int] = set()
-        # Of each example its row, and its place among the examples of that row.
-        self._row_and_place_N2 = None if one_to_one else self._count()
+        self._one_to_one = one_to_one
 
     def __len__(self) -> int:
-        places = self._row_and_place_N2
-        return len(self._source) if places is None else len(places)
+        return len(self._source) if self._one_to_one else len(self._row_and_place_N2)
 
     def __getitem__(self, index: int) -> Example:
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[Example]:
         indices = [int(index) for index in indices]
-        if self._row_and_place_N2 is None:
+        if self._one_to_one:
             return [examples[0] for examples in self._examples(indices)]
         wanted_N2 = self._row_and_place_N2[indices]
         rows = np.unique(wanted_N2[:, 0])
@@ -90,9 +89,16 @@ class TextSplit:
         return [self._to_examples(self._decoded(i, row), self._split) for i, row in rows]
 
     def _rows(self, indices: list[int]) -> Sequence[Any]:
-        if hasattr(self._source, "__getitems__"):
-            return self._source.__getitems__(indices)
-        return [self._source[index] for index in indices]
+        try:
+            if hasattr(self._source, "__getitems__"):
+                return self._source.__getitems__(indices)
+            return [self._source[index] for index in indices]
+        except (RuntimeError, OSError) as error:
+            reason = str(error).splitlines()[0]
+            raise DataError(
+                f"rows of {self.identity} cannot be read ({reason}): its files may be damaged; "
+                "remove its folder and prepare it again"
+            ) from error
 
     def _decoded(self, index: int, row: Mapping[str, Any]) -> Row:
         return {name: self._plain(index, value) for name, value in row.items()}
@@ -115,7 +121,9 @@ class TextSplit:
             return [self._plain(index, element) for element in value]
         return value
 
-    def _count(self) -> np.ndarray:
+    @functools.cached_property
+    def _row_and_place_N2(self) -> np.ndarray:
+        """Of each example its row, and its place among the examples of that row."""
         counts = []
         for indices in _chunks(len(self._source)):
             counts += [len(examples) for examples in self._examples(indices)]
@@ -133,13 +141,9 @@ class _Joined:
         self.identity = " + ".join(part.identity for part in parts)
 
     @property
-    def invalid(self) -> set[int]:
-        starts = self._ends - [len(part) for part in self._parts]
-        return {
-            int(start) + row
-            for start, part in zip(starts, self._parts, strict=True)
-            for row in part.invalid
-        }
+    def invalid(self) -> Collection[tuple[int, Any]]:
+        """(part, row) of those that were not UTF-8."""
+        return {(n, row) for n, part in enumerate(self._parts) for row in part.invalid}
 
     def __len__(self) -> int:
         return int(self._ends[-1])
@@ -183,7 +187,13 @@ def open_split(dataset: Dataset, split: str, *, data_dir: str | os.PathLike[str]
         return _Joined([open_split(part, split, data_dir=data_dir) for part in dataset.parts])
     builder = open_builder(dataset, data_dir)
     tfds_split = dataset.split_of[split]
-    rows = open_rows(builder, tfds_split)
+    try:
+        rows = open_rows(builder, tfds_split)
+    except ValueError as error:  # a slice beyond the end, a split that is not there
+        raise DataError(
+            f"the {split} split of {dataset.name} is {tfds_split!r} of what is prepared, which "
+            f"has no such rows: {error}"
+        ) from error
     return TextSplit(
         Remembered(rows) if dataset.stand_in else rows,
         dataset.to_examples,
@@ -215,6 +225,17 @@ def _prepared(dataset: Dataset, data_dir: Path) -> Any:
             f"the data set {dataset.name} ({dataset.tfds_name} of TFDS) is not prepared under "
             f"data_dir={data_dir}. " + _how_to_prepare(dataset, data_dir)
         ) from error
+    except Exception as error:  # whatever TFDS stumbles over in files that are not whole
+        raise damaged(dataset, data_dir, error) from error
+
+
+def damaged(dataset: Dataset, data_dir: Path, error: Exception | str) -> DataError:
+    """For a folder that holds no whole data set."""
+    reason = (str(error) or repr(error)).splitlines()[0][:200]
+    return DataError(
+        f"{data_dir / dataset.tfds_name} holds no whole data set ({reason}): remove that folder, "
+        "then prepare it again"
+    )
 
 
 def _readable(dataset: Dataset, builder: Any, data_dir: Path) -> Any:

@@ -133,13 +133,21 @@ def train_tokenizer(
     come on top. Equal lines give an equal file. A size the text cannot give is a `DataError` that
     names the nearest possible one.
     """
+    if vocab_size < 1:
+        raise DataError(f"vocab_size={vocab_size} must be at least 1")
     model = io.BytesIO()
     settings = _settings(symbols, sentinels)
+    failed: list[Exception] = []
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(lines), model_writer=model, vocab_size=vocab_size, **settings
+            sentence_iterator=_watched(lines, failed),
+            model_writer=model,
+            vocab_size=vocab_size,
+            **settings,
         )
     except RuntimeError as error:
+        if failed:  # the text could not be read: SentencePiece wraps that in an error of its own
+            raise failed[0] from error
         raise _size_error(vocab_size, str(error)) from error
     tokenizer = Tokenizer(model.getvalue())
     tokenizer.save_copy(path)
@@ -181,14 +189,22 @@ def sample_lines(
     some = split.__getitems__(some)
     characters = sum(len(text) for example in some for text in texts(example)) / len(some)
     most = min(max_examples, round(max_characters / max(characters, 1.0)))
-    indices = np.arange(len(split))
+    # Of a larger split only the sampled lines are read, not the 30 million around them.
+    indices = np.arange(min(len(split), most))
     if len(split) > most:
-        # Only the sampled lines are read, not the 30 million around them.
         indices = np.sort(np.random.default_rng(0).choice(len(split), most, replace=False))
     for start in range(0, len(indices), _READ):
         for example in split.__getitems__(indices[start : start + _READ].tolist()):
             for text in texts(example):
                 yield from _cut_long(text)
+
+
+def _watched(lines: Iterable[str], failed: list[Exception]) -> Iterator[str]:
+    try:
+        yield from lines
+    except Exception as error:
+        failed.append(error)
+        raise
 
 
 def texts(example: Example) -> Iterator[str]:

@@ -77,6 +77,21 @@ class Checkpoints:
             f"no checkpoint {which!r} in {self._directory}; known: best, last, and steps {known}"
         )
 
+    def up_to(self, step: int, count: int) -> list[int]:
+        """The last `count` steps that are kept, up to `step`.
+
+        Raises:
+          UserError: if fewer are.
+        """
+        steps = [kept for kept in self._manager.all_steps() if kept <= step]
+        if not 1 <= count <= len(steps):
+            known = ", ".join(map(str, steps))
+            raise UserError(
+                f"--average={count}: {self._directory} keeps {len(steps)} up to step {step} "
+                f"({known}); train with a larger train.keep_checkpoints for more"
+            )
+        return steps[-count:]
+
     def save(
         self, step: int, state: Any, data: Any, meta: Mapping[str, Any], loss: float | None
     ) -> None:
@@ -109,26 +124,32 @@ class Checkpoints:
           UserError: if its arrays are not those of the model, or its tokens not those of the
             vocabulary with that hash.
         """
-        args = ocp.args.Composite(
-            state=ocp.args.StandardRestore(abstract_state),
-            data=ocp.args.JsonRestore(),
-            meta=ocp.args.JsonRestore(),
+        meta = self.check_vocabulary(step, vocabulary)  # first: its size is that of an array
+        restored = self._read(
+            step, state=ocp.args.StandardRestore(abstract_state), data=ocp.args.JsonRestore()
         )
+        self._check_shapes(step, abstract_state, restored.state)
+        return Restored(step, restored.state, restored.data["iterator"], meta)
+
+    def check_vocabulary(self, step: int, vocabulary: str) -> dict[str, Any]:
+        """Meta of a checkpoint; UserError if its tokens are not those of that vocabulary."""
+        meta = self._read(step, meta=ocp.args.JsonRestore()).meta
+        if (trained := meta["vocabulary"]) != vocabulary:
+            raise UserError(
+                f"the checkpoint {self._directory / str(step)} was trained with the vocabulary "
+                f"{trained[:16]}, but the one of the run is {vocabulary[:16]}"
+            )
+        return meta
+
+    def _read(self, step: int, **parts: Any) -> Any:
         try:
-            restored: Any = self._manager.restore(step, args=args)
+            return self._manager.restore(step, args=ocp.args.Composite(**parts))
         except (ValueError, KeyError, OSError) as error:
             reason = str(error).strip().splitlines()[0]
             raise UserError(
                 f"the checkpoint {self._directory / str(step)} cannot be read, or is of another "
                 f"model: {reason}. Without that directory the run goes on from the one before"
             ) from error
-        self._check_shapes(step, abstract_state, restored.state)
-        if (trained := restored.meta["vocabulary"]) != vocabulary:
-            raise UserError(
-                f"the checkpoint {self._directory / str(step)} was trained with the vocabulary "
-                f"{trained[:16]}, but the one of the run is {vocabulary[:16]}"
-            )
-        return Restored(step, restored.state, restored.data["iterator"], restored.meta)
 
     def _check_shapes(self, step: int, abstract_state: Any, state: Any) -> None:
         """Orbax gives an array the shape it was saved with, whatever was asked for."""

@@ -1,10 +1,10 @@
-"""Greedy and beam search over one interface: a step function and a cache.
+"""Greedy search, sampling and beam search over one interface: a step function and a cache.
 
     step(tokens_B, index, cache) -> (logits_BV, cache)
 
 reads the token at position index - 1 (0 at the start) and predicts the one at `index`. Shapes are
 static and the loop runs on the device; it stops as soon as every hypothesis is settled. Besides the
-letters of `synth.attention`: W is the beam width, T the number of steps.
+letters of `synth.attention`: W is the beam width, T the number of steps, C a number of candidates.
 """
 
 from __future__ import annotations
@@ -35,10 +35,94 @@ def greedy(step: Step, cache: Any, batch: int, max_length: int) -> jax.Array:
       int32 tokens_BT; after EOS there is only padding (0).
     """
 
+    def likeliest(logits_BV, index):
+        del index
+        return jnp.argmax(logits_BV, axis=-1)
+
+    return _one_by_one(step, cache, likeliest, batch, max_length)
+
+
+def sample(
+    step: Step,
+    cache: Any,
+    keys_B: jax.Array,
+    max_length: int,
+    *,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+) -> jax.Array:
+    """Draws each token from the model's distribution, or from the likeliest part of it.
+
+    A row depends on its own key alone, never on the rows beside it: the token at `index` is drawn
+    with the row's key folded by `index`.
+
+    Args:
+      step, cache, max_length: as of `greedy`.
+      keys_B: a random key (`jax.random.key`) for each row.
+      temperature: divides the logits, above 0 and at most 100; towards 0 this becomes `greedy`.
+      top_k: only the k likeliest tokens, 0 = all.
+      top_p: only the fewest tokens that hold at least this much of the probability that
+        temperature and top_k leave (nucleus; Holtzman et al., 2020); 1 = all.
+
+    Returns:
+      int32 tokens_BT; after EOS there is only padding (0).
+    """
+
+    def draw(logits_BV, index):
+        now_B = jax.vmap(jax.random.fold_in, (0, None))(keys_B, index)
+        scaled_BV = (logits_BV - jnp.max(logits_BV, axis=-1, keepdims=True)) / temperature
+        if not top_k and top_p >= 1.0:  # sorting the vocabulary would cost more than the model
+            return jax.vmap(jax.random.categorical)(now_B, scaled_BV)
+        logits_BC, tokens_BC = candidates(scaled_BV, top_k, top_p)
+        drawn_B = jax.vmap(jax.random.categorical)(now_B, logits_BC)
+        return jnp.take_along_axis(tokens_BC, drawn_B[:, None], axis=1)[:, 0]
+
+    return _one_by_one(step, cache, draw, keys_B.shape[0], max_length)
+
+
+def candidates(logits_BV: jax.Array, top_k: int, top_p: float) -> tuple[jax.Array, jax.Array]:
+    """The tokens that `sample` may draw, likeliest first: (logits_BC, tokens_BC).
+
+    Of equal ones the lower token comes first, as `argmax` has it. Logits of the tokens beyond
+    the nucleus are NEGATIVE. Mass within 1e-6 of `top_p` reaches it: sums of float32 are no
+    closer than that.
+    """
+    vocab_size = logits_BV.shape[-1]
+    logits_BC, tokens_BC = jax.lax.top_k(logits_BV, min(top_k or vocab_size, vocab_size))
+    if top_p >= 1.0:
+        return logits_BC, tokens_BC
+    mass_BC = jnp.cumsum(jax.nn.softmax(logits_BC), axis=-1)
+    before_BC = jnp.pad(mass_BC[:, :-1], ((0, 0), (1, 0)))  # 0 for the first: it always stays
+    return jnp.where(before_BC < top_p * (1.0 - 1e-6), logits_BC, NEGATIVE), tokens_BC
+
+
+def after_prompt(step: Step, prompts_BP: jax.Array) -> Step:
+    """The step function that says a prompt first, whatever the model would: for any search.
+
+    Rows may have prompts of different lengths, padded with 0 on the right: each goes on from the
+    end of its own. A prompt's tokens have the log-probability 0. They take part of the search's T
+    tokens, and its length penalty counts them.
+    """
+    longest = prompts_BP.shape[1]
+
+    def prompted(tokens_B, index, cache):
+        logits_BV, cache = step(tokens_B, index, cache)
+        here_B = jax.lax.dynamic_index_in_dim(prompts_BP, index, axis=1, keepdims=False)
+        here_B = jnp.where(index < longest, here_B, PAD_ID)
+        only_BV = jnp.where(jnp.arange(logits_BV.shape[-1]) == here_B[:, None], 0.0, NEGATIVE)
+        return jnp.where((here_B != PAD_ID)[:, None], only_BV, logits_BV), cache
+
+    return prompted
+
+
+def _one_by_one(step: Step, cache: Any, choose, batch: int, max_length: int) -> jax.Array:
+    """tokens_BT, each the one that `choose(logits_BV, index)` takes, until all rows have ended."""
+
     def body(carry):
         index, tokens_BT, last_B, done_B, cache = carry
         logits_BV, cache = step(last_B, index, cache)
-        next_B = jnp.argmax(forbid_padding(logits_BV), axis=-1).astype(jnp.int32)
+        next_B = choose(forbid_padding(logits_BV), index).astype(jnp.int32)
         next_B = jnp.where(done_B, PAD_ID, next_B)
         tokens_BT = jax.lax.dynamic_update_slice_in_dim(tokens_BT, next_B[:, None], index, axis=1)
         return index + 1, tokens_BT, next_B, done_B | (next_B == EOS_ID), cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Collection
 from typing import Any
 
 import jax
@@ -205,12 +206,18 @@ def check_sizes(config: Config, task: Task, mesh: Mesh) -> None:
 
 def layout(config: Config, task: Task, batch_tokens: int | None = None) -> Layout:
     """The shapes of the run's batches; `batch_tokens` in place of the config's."""
-    return make_layout(
-        task,
-        max_length=config.model.max_length,
-        data=config.data.to_dict(),
-        batch_tokens=batch_tokens,
-    )
+    try:
+        return make_layout(
+            task,
+            max_length=config.model.max_length,
+            data=config.data.to_dict(),
+            batch_tokens=batch_tokens,
+        )
+    except KeyError as error:
+        raise UserError(
+            f"the config lacks data.{error.args[0]}: it was made by an older version of this code; "
+            "train the run again"
+        ) from error
 
 
 def evaluation_batches(
@@ -219,13 +226,15 @@ def evaluation_batches(
     *,
     batch_tokens: int | None = None,
     sources_only: bool = False,
+    skip: Collection[int] = (),
 ) -> pipelines.EvalBatches:
-    """Every example of a split once; of each batch the rows of this process."""
+    """Every example of a split but `skip` once; of each batch the rows of this process."""
     return pipelines.eval_batches(
         text,
         experiment.tokenizer,
         layout(experiment.config, experiment.task, batch_tokens),
         sources_only=sources_only,
+        skip=skip,
         process_index=jax.process_index(),
         process_count=jax.process_count(),
     )

@@ -50,7 +50,7 @@ def make_records(run: RunDir, scored: Scored, eval_command: str) -> list[Record]
         overrides=recorded_overrides(info, scored.step),
         seed=config.seed,
         step=scored.step,
-        dataset=config.data.dataset,
+        dataset=scored.dataset,
         split=scored.split,
         n_items=scored.n_items,
         test_set_sha256=scored.sha256,

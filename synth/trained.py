@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from data.tokenizer import Tokenizer
 from synth.checkpoints import Checkpoints
@@ -15,8 +16,20 @@ from synth.experiment import Experiment, make_experiment
 from synth.rundir import RunDir
 
 
-def load_trained(run: RunDir, checkpoint: str) -> tuple[Experiment, int, Any, Any]:
-    """(experiment, step, params, fixed) of a checkpoint, on all devices of this machine."""
+def load_trained(
+    run: RunDir, checkpoint: str, average: int = 1
+) -> tuple[Experiment, int, Any, Any]:
+    """(experiment, step, params, fixed) of a checkpoint, on all devices of this machine.
+
+    Args:
+      run: the run directory.
+      checkpoint: 'last', 'best' or a step.
+      average: how many checkpoints, up to that one, the parameters are the mean of (T2T's
+        `avg_checkpoints`).
+
+    Raises:
+      UserError: if there are no such checkpoints, or fewer.
+    """
     info = run.info()
     config = info.config
     # What was learned depends neither on the mesh nor on the batch: take the devices there are.
@@ -31,8 +44,12 @@ def load_trained(run: RunDir, checkpoint: str) -> tuple[Experiment, int, Any, An
     experiment = make_experiment(config, Tokenizer.load(run.vocabulary))
     checkpoints = Checkpoints(run.checkpoints, keep=config.train.keep_checkpoints)
     with contextlib.closing(checkpoints):
-        step = checkpoints.resolve(checkpoint)
-        restored = checkpoints.restore(
-            step, experiment.abstract_state(), vocabulary=experiment.tokenizer.hash
-        )
-    return experiment, restored.step, restored.state.params, restored.state.fixed
+        steps = checkpoints.up_to(checkpoints.resolve(checkpoint), average)
+        params: Any = None
+        for step in steps:
+            state = checkpoints.restore(
+                step, experiment.abstract_state(), vocabulary=experiment.tokenizer.hash
+            ).state
+            share = jax.tree.map(lambda x: x / average, state.params)
+            params = share if params is None else jax.tree.map(jnp.add, params, share)
+    return experiment, steps[-1], params, state.fixed

@@ -66,7 +66,7 @@ def train(info: RunInfo, run: RunDir) -> Outcome:
             )
         say(f"already trained: step {reached} of {last}")
         return Outcome(reached, None)
-    experiment = make_experiment(config, _vocabulary(run, config))
+    experiment = make_experiment(config, _vocabulary(run, config, begun=reached is not None))
     if reached is None:
         check_source(experiment)
     run.begin(info)
@@ -79,11 +79,11 @@ def train(info: RunInfo, run: RunDir) -> Outcome:
             return trainer.run()
 
 
-def _vocabulary(run: RunDir, config: Config) -> Tokenizer | None:
-    """Of a run that starts from another one the vocabulary, its own as soon as it has it."""
+def _vocabulary(run: RunDir, config: Config, *, begun: bool) -> Tokenizer | None:
+    """Of a run that starts from another one the vocabulary: that one's, until it has begun."""
     if not (source := config.train.init_from):
         return None
-    if run.vocabulary.exists():
+    if begun:
         return Tokenizer.load(run.vocabulary)
     if not RunDir(source).checkpoints.is_dir():
         raise UserError(f"train.init_from={source} is no run with a checkpoint")
@@ -91,9 +91,11 @@ def _vocabulary(run: RunDir, config: Config) -> Tokenizer | None:
 
 
 def check_source(experiment: Experiment) -> None:
-    """Raises UserError if the run of `train.init_from` is of another model."""
+    """Raises UserError if the run of `train.init_from` is of another model or vocabulary."""
     if not (source := experiment.config.train.init_from):
         return
+    with contextlib.closing(Checkpoints(RunDir(source).checkpoints, keep=1)) as checkpoints:
+        checkpoints.check_vocabulary(checkpoints.resolve("last"), experiment.tokenizer.hash)
     config = RunDir(source).info().config
     task = get_task(config.data.task)
     graph = abstract_model(config, task, experiment.vocab_size)

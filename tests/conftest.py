@@ -87,6 +87,12 @@ def first_lines(experiment: Any, split: str) -> sources.TextSplit:
     )
 
 
+def evaluate_one(run: RunDir, **settings: Any) -> evaluation.Scored:
+    """The only thing there is to score of a run that is no mixture."""
+    (scored,) = evaluation.evaluate(run, **settings)
+    return scored
+
+
 @contextlib.contextmanager
 def cut_text() -> Iterator[None]:
     """Training and evaluation see the first lines of each split only."""

@@ -157,7 +157,7 @@ def test_describe_needs_no_data_and_no_directory(start):
     assert "total, trained" in running.out
 
 
-@pytest.mark.parametrize("name", ["train.py", "eval.py"])
+@pytest.mark.parametrize("name", ["train.py", "eval.py", "generate.py"])
 def test_help_shows_the_usage(name):
     """In an interpreter of its own, as a check on the forked ones."""
     command = [sys.executable, name, "--help"]

@@ -1,5 +1,8 @@
 """Tasks and the text behind them: what exists, what is missing, what is normalised."""
 
+import dataclasses
+import shutil
+
 import numpy as np
 import pytest
 
@@ -150,7 +153,7 @@ def test_a_mixture_holds_every_example_of_its_parts_once(data_dir):
     assert all(part.identity in joined.identity for part in alone)
 
 
-def test_a_mixture_names_bad_rows_by_their_place_in_it():
+def test_a_mixture_counts_the_bad_rows_of_all_its_parts():
     """Also those of its later parts."""
     rows = [{"t": b"a", "l": 0}, {"t": b"\xff", "l": 1}]
 
@@ -159,7 +162,7 @@ def test_a_mixture_names_bad_rows_by_their_place_in_it():
     parts = [TextSplit(rows, labelled("t", "l"), identity=str(n)) for n in range(2)]
     joined = _Joined(parts)
     assert [e["label"] for e in read_all(joined)] == [0, 1, 0, 1]
-    assert joined.invalid == {1, 3}
+    assert joined.invalid == {(0, 1), (1, 1)}
 
 
 def test_declarations_are_frozen():
@@ -167,3 +170,23 @@ def test_declarations_are_frozen():
     with pytest.raises(AttributeError):
         dataset.name = "other"  # pyright: ignore[reportAttributeAccessIssue]
     assert isinstance(dataset, Dataset)
+
+
+def test_slices_that_are_not_there_and_damaged_sets_are_told(tmp_path):
+    """Not as the errors of what reads them."""
+    web_lm = get_task("lm1b").datasets[0]
+    beyond = dataclasses.replace(web_lm, split_of={"test": "test[2000:999999]"})
+    with pytest.raises(DataError, match=r"the test split of web_lm is 'test\[2000:999999\]'"):
+        open_split(beyond, "test", data_dir=tmp_path)
+    real = get_task("lm1b").dataset("lm1b")
+    target = tmp_path / "lm1b_shards" / "1.0.0"
+    target.parent.mkdir()
+    shutil.copytree(next((tmp_path / "embedded_text").glob("web_lm-*/1.0.0")), target)
+    assert len(open_split(real, "test", data_dir=tmp_path)) == 2556
+    (record,) = target.glob("*-test.array_record*")
+    record.write_bytes(record.read_bytes()[:2000])
+    with pytest.raises(DataError, match="remove its folder and prepare it again"):
+        list(read_all(open_split(real, "test", data_dir=tmp_path)))
+    (target / "dataset_info.json").write_text("{")
+    with pytest.raises(DataError, match=r"holds no whole data set .* remove that folder"):
+        open_split(real, "test", data_dir=tmp_path)

@@ -131,3 +131,14 @@ def test_a_large_split_is_sampled_the_same_way_each_time():
     assert len(list(sample_lines(split))) == 200
     fewer = list(sample_lines(split, max_characters=120))  # about 4 to 6 characters an example
     assert 40 <= len(fewer) <= 60
+
+
+def test_text_that_cannot_be_read_is_not_blamed_on_the_size(tmp_path):
+    def lines():
+        yield "some text"
+        raise DataError("rows cannot be read")
+
+    with pytest.raises(DataError, match="rows cannot be read"):
+        train_tokenizer(lines(), tmp_path / "v.model", vocab_size=300)
+    with pytest.raises(DataError, match="vocab_size=0 must be at least 1"):
+        train_tokenizer(["some text"], tmp_path / "v.model", vocab_size=0)

@@ -9,16 +9,23 @@ import jax
 import numpy as np
 import pytest
 import sacrebleu
-from conftest import as_it_is, cut_text
+from conftest import as_it_is, cut_text, evaluate_one
 
 from data import sources
 from data.tokenizer import EOS_ID, Tokenizer
-from synth import evaluation, report
+from synth import evaluation, likelihood, report
+from synth.decoding import Search
 from synth.errors import UserError
+from synth.outputs import write_outputs
 from synth.rundir import RunDir
 from synth.trained import load_trained
 
 LINES = 23
+
+
+def likelihoods(experiment, params, fixed, text):
+    lines = list(sources.read_all(text))
+    return likelihood.line_likelihoods(experiment, params, fixed, text, lines)
 
 
 @pytest.fixture(autouse=True)
@@ -39,15 +46,15 @@ def read_jsonl(path) -> list[dict[str, Any]]:
 def scored_ende(trained_ende):
     """(greedy, beam of 3) scores of the validation split."""
     with cut_text():
-        greedy = evaluation.evaluate(trained_ende, split="validation", beam=1)
-        beam = evaluation.evaluate(trained_ende, split="validation", beam=3, alpha=0.6)
+        greedy = evaluate_one(trained_ende, split="validation", beam=1)
+        beam = evaluate_one(trained_ende, split="validation", beam=3, alpha=0.6)
     return greedy, beam
 
 
 @pytest.fixture(scope="module")
 def scored_lm(trained_lm):
     with cut_text():
-        return evaluation.evaluate(trained_lm, split="validation")
+        return evaluate_one(trained_lm, split="validation")
 
 
 # --- Likelihood -----------------------------------------------------------------------------------
@@ -65,7 +72,7 @@ def test_likelihoods_do_not_depend_on_the_batch(trained):
     ):
         data = experiment.config.data
         data.update(batch_tokens=batch_tokens, batch_multiple=multiple, bucket_lengths=buckets)
-        found.append(evaluation.line_likelihoods(experiment, params, fixed, text))
+        found.append(likelihoods(experiment, params, fixed, text))
     for nll_N, tokens_N, scored in found[1:]:
         np.testing.assert_allclose(nll_N, found[0][0], rtol=1e-5)
         np.testing.assert_array_equal(tokens_N, found[0][1])
@@ -75,7 +82,7 @@ def test_likelihoods_do_not_depend_on_the_batch(trained):
         as_it_is,
         identity="backwards",
     )
-    nll_N, tokens_N, scored = evaluation.line_likelihoods(experiment, params, fixed, backwards)
+    nll_N, tokens_N, scored = likelihoods(experiment, params, fixed, backwards)
     np.testing.assert_allclose(nll_N[::-1], found[0][0], rtol=1e-5)
     np.testing.assert_array_equal(tokens_N[::-1], found[0][1])
     assert scored[::-1] == found[0][2]
@@ -85,7 +92,7 @@ def test_likelihoods_are_those_of_single_unpadded_lines(trained):
     """Recomputed in float64 from the model's logits, one line at a time, without padding."""
     experiment, _, params, fixed = load_trained(trained, "last")
     text = evaluation.open_split(experiment, "validation")
-    nll_N, tokens_N, _ = evaluation.line_likelihoods(experiment, params, fixed, text)
+    nll_N, tokens_N, _ = likelihoods(experiment, params, fixed, text)
     lines = text.__getitems__(range(LINES))
     params, fixed = jax.device_get((params, fixed))
     logits_of = jax.jit(lambda batch: experiment.model(params, fixed)(batch))
@@ -108,7 +115,7 @@ def test_a_line_that_is_too_long_is_scored_and_counted_as_far_as_it_is_read(trai
     long = "In the beginning God created the heaven and the earth. " * 4
     rows = [{"targets": "And God said"}, {"targets": long}]
     text = sources.TextSplit(rows, as_it_is, identity="two")
-    nll_N, tokens_N, scored = evaluation.line_likelihoods(experiment, params, fixed, text)
+    nll_N, tokens_N, scored = likelihoods(experiment, params, fixed, text)
     assert tokens_N[1] == 64 > tokens_N[0] + 10
     assert scored[0] == rows[0]["targets"]
     assert long.startswith(scored[1]) and 20 < len(scored[1]) < len(long)
@@ -177,11 +184,11 @@ def babbler(trained_ende):
 def test_translations_do_not_depend_on_the_batch(babbler, beam):
     experiment, params, fixed = babbler
     text = evaluation.open_split(experiment, "validation")
-    settings = {"beam": beam, "alpha": 0.6, "extra_length": 8}
+    settings: dict[str, Any] = {"beam": beam, "alpha": 0.6, "extra_length": 8}
 
     def translate(text, batch_tokens: int) -> list[str]:
-        return evaluation.translate(
-            experiment, params, fixed, text, batch_tokens=batch_tokens, **settings
+        return write_outputs(
+            experiment, params, fixed, text, Search(**settings), batch_tokens=batch_tokens
         )
 
     found = translate(text, 512)
@@ -204,8 +211,8 @@ def hypotheses_of(scored: evaluation.Scored) -> list[str]:
 def test_the_file_has_a_line_for_each_line_in_order(trained_ende, monkeypatch):
     """Also for those a model says nothing about."""
     said = [f"{n} Seiten drucken" if n % 3 else "" for n in range(LINES)]
-    monkeypatch.setattr(evaluation, "translate", lambda *args, **kwargs: said)
-    scored = evaluation.evaluate(trained_ende, split="test", beam=2, alpha=0.0)
+    monkeypatch.setattr(evaluation, "write_outputs", lambda *args, **kwargs: said)
+    scored = evaluate_one(trained_ende, split="test", beam=2, alpha=0.0)
     assert hypotheses_of(scored) == said
     references = [line["targets"] for line in lines_of(trained_ende, "test")]
     bleu = next(figure for figure in scored.figures if figure.metric == "bleu")
@@ -219,7 +226,7 @@ def test_line_ends_inside_of_a_translation_make_no_line(trained_ende, monkeypatc
     monkeypatch.setattr(
         Tokenizer, "decode", lambda *args: [f"{line}\nund\u2028so" for line in decode(*args)]
     )
-    scored = evaluation.evaluate(trained_ende, split="test", beam=1)
+    scored = evaluate_one(trained_ende, split="test", beam=1)
     lines = hypotheses_of(scored)
     assert len(lines) == LINES
     assert all(line.endswith(" und so") for line in lines)
@@ -229,14 +236,14 @@ def test_translations_do_not_see_the_references(trained_ende, babbler):
     experiment, params, fixed = babbler
     lines = lines_of(trained_ende)[:8]
     rows = [lines, [{**line, "targets": "ganz etwas anderes " * n} for n, line in enumerate(lines)]]
-    settings = {"beam": 1, "alpha": 0.0, "extra_length": 8, "batch_tokens": 512}
     found = [
-        evaluation.translate(
+        write_outputs(
             experiment,
             params,
             fixed,
             sources.TextSplit(part, as_it_is, identity="some"),
-            **settings,
+            Search(extra_length=8),
+            batch_tokens=512,
         )
         for part in rows
     ]
@@ -304,14 +311,14 @@ def test_the_report_shows_every_figure(scored_ende, trained_ende):
 def test_a_run_can_be_moved(trained_lm, scored_lm, tmp_path):
     moved = RunDir(shutil.copytree(trained_lm.path, tmp_path / "moved"))
     shutil.rmtree(moved.eval, ignore_errors=True)
-    again = evaluation.evaluate(moved, split="validation")
+    again = evaluate_one(moved, split="validation")
     assert again.figures == scored_lm.figures
     assert again.sha256 == scored_lm.sha256
 
 
 def test_a_checkpoint_can_be_chosen(trained_lm, scored_lm):
-    early = evaluation.evaluate(trained_lm, split="validation", checkpoint="2")
-    best = evaluation.evaluate(trained_lm, split="validation", checkpoint="best")
+    early = evaluate_one(trained_lm, split="validation", checkpoint="2")
+    best = evaluate_one(trained_lm, split="validation", checkpoint="best")
     losses = {r["step"]: r["validation/loss"] for r in trained_lm.read_metrics() if len(r) == 4}
     values = {s.step: s.figures[3].value for s in (early, scored_lm)}
     assert {step: round(value, 4) for step, value in values.items()} == {
@@ -334,4 +341,4 @@ def test_another_vocabulary_than_the_checkpoints_is_refused(trained_lm, trained_
 )
 def test_settings_that_cannot_be_are_named(trained_ende, settings, told):
     with pytest.raises(UserError, match=told):
-        evaluation.evaluate(trained_ende, split="validation", **settings)
+        evaluate_one(trained_ende, split="validation", **settings)

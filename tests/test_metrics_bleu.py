@@ -1,22 +1,35 @@
 """BLEU against sacrebleu's and tensor2tensor's own figures, and the ways to get it wrong."""
 
 import json
+import sys
 import unicodedata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from synth.metrics.bleu import corpus_bleu
+from synth.metrics import bleu
+from synth.metrics.bleu import corpus_bleu, make_metric
+from synth.metrics.text import clean_hypothesis
 
-FILE = Path(__file__).parent / "data" / "metric_vectors.json"
-VECTORS = [v for v in json.loads(FILE.read_text("utf-8"))["vectors"] if v["metric"] == "bleu"]
+compound_split_bleu: Any = bleu.compound_split_bleu  # of either kind of result
+
+FILE = Path(__file__).parent / "metric_vectors.json"
+ALL = json.loads(FILE.read_text("utf-8"))["vectors"]
+VECTORS = [v for v in ALL if v["metric"] == "bleu"]
+TOKENS = [v for v in ALL if v["metric"] == "t2t_tokenize"]
+COMPOUNDS = [v for v in ALL if v["metric"] == "tokenized_bleu_atat"]
 NFD = "bleu/nfc_vs_nfd"  # the hypothesis is NFD: scored as it is 11.99, but ours is put in NFC
-AGREEING = [v for v in VECTORS if "t2t!=intl" not in v["tags"] and v["id"] != NFD]
+AGREEING = [
+    v
+    for v in VECTORS
+    if "t2t!=intl" not in v["tags"] and v["id"] != NFD and "t2t_cased" in v["expected"]
+]
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda v: v["id"])
 def test_equals_sacrebleu(vector):
-    scores = corpus_bleu(vector["hyps"], vector["refs"][0])
+    scores = corpus_bleu(vector["hyps"], *vector["refs"])
     want = vector["expected"]
     expected = [want[f"sacrebleu_{form}"] for form in ("13a_cased", "intl_cased", "intl_lc")]
     if vector["id"] == NFD:
@@ -96,3 +109,78 @@ def test_warns_of_the_references_too():
 
 def test_clean_text_gives_no_warning():
     assert corpus_bleu(["Er sagte: „Ja.“"], ["Er sagte: „Nein.“"])["bleu"].warnings == ()
+
+
+def test_every_vector_has_a_test():
+    tested = {"bleu", "t2t_tokenize", "tokenized_bleu_atat", "rouge", "nlg_eval_overlap"}
+    tested |= {"nlg_eval_embedding", "cb", "f1_with_invalid", "glue_average", "mcc_acc_f1"}
+    tested |= {"multirc", "record", "stsb", "stsb_text", "seed_summary"}
+    tested |= {"perplexity", "perplexity_conversion", "perplexity_logits"}
+    assert {vector["metric"] for vector in ALL} == tested
+    assert len(ALL) == json.loads(FILE.read_text("utf-8"))["count"]
+
+
+@pytest.mark.parametrize("vector", TOKENS, ids=lambda v: v["id"])
+@pytest.mark.parametrize(
+    ("form", "key"), [("bleu", "sacrebleu_13a"), ("bleu_intl", "sacrebleu_intl")]
+)
+def test_tokens(vector, form, key):
+    tokens = make_metric(form).tokenizer(vector["text"].rstrip()).split()
+    assert tokens == vector["expected"][key]
+
+
+def test_lengths_of_more_references_are_checked():
+    with pytest.raises(ValueError, match="1 hypotheses but 2 references"):
+        corpus_bleu(["a"], ["a"], ["a", "b"])
+
+
+@pytest.mark.parametrize("vector", COMPOUNDS, ids=lambda v: v["id"])
+def test_compound_split_equals_the_perl_scripts(vector):
+    (references,), expected = vector["refs"], vector["expected"]
+    assert bleu._moses_split(vector["hyps"], "de") == expected["hyp_tok_atat"]
+    assert bleu._moses_split(references, "de") == expected["ref_tok_atat"]
+    score = compound_split_bleu(vector["hyps"], references)
+    assert score.value == pytest.approx(expected["bleu"], abs=1e-4)
+    assert "tok:none|smooth:none" in score.signature and "moses:de" in score.signature
+
+
+def test_compound_split_does_not_mind_the_kind_of_quotes():
+    german = ["Er sagte: „Ja, das Preis-Leistungs-Verhältnis stimmt.“"]
+    ascii_quotes = ['Er sagte: "Ja, das Preis-Leistungs-Verhältnis stimmt."']
+    for hypotheses, references in ((german, german), (ascii_quotes, german)):
+        assert compound_split_bleu(hypotheses, references).value == pytest.approx(100)
+
+
+def test_compound_split_edges():
+    score = compound_split_bleu(["", "a b c d\ne"], ["x", "a b c d e"])
+    assert (score.n_lines, score.n_empty) == (2, 1)
+    with pytest.raises(ValueError, match="1 hypotheses but 2 references"):
+        compound_split_bleu(["a"], ["a", "b"])
+
+
+def test_without_sacremoses_there_is_a_reason_and_no_figure(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sacremoses", None)
+    score = compound_split_bleu(["a"], ["a"])
+    assert score.value is None and "sacremoses is not installed" in score.reason
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("<pad> the cat sat on the mat </s> </s>", "the cat sat on the mat"),
+        ("no end mark <pad><pad>", "no end mark"),
+        ("<s> a <pad> b<EOS>c", "a b"),
+        ("first\nsecond </s> third", "first\nsecond"),
+        ("</s> nothing", ""),
+        ("", ""),
+        (unicodedata.normalize("NFD", "Tür"), "Tür"),
+    ],
+)
+def test_clean_hypothesis(line, expected):
+    assert clean_hypothesis(line) == expected
+
+
+def test_special_pieces_cost_nothing_once_cleaned():
+    vector = next(v for v in VECTORS if v["id"] == "bleu/special_tokens_left")
+    cleaned = [clean_hypothesis(line) for line in vector["hyps"]]
+    assert corpus_bleu(cleaned, vector["refs"][0])["bleu"].value == pytest.approx(100)

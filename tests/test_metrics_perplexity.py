@@ -9,7 +9,7 @@ import pytest
 
 from synth.metrics.perplexity import Sums, perplexity, text_counts
 
-FILE = Path(__file__).parent / "data" / "metric_vectors.json"
+FILE = Path(__file__).parent / "metric_vectors.json"
 VECTORS = {v["id"]: v for v in json.loads(FILE.read_text("utf-8"))["vectors"]}
 SUMS = Sums(nll=10.0, tokens=4, words=3, bytes=20, lines=1)
 
@@ -82,3 +82,12 @@ def test_overflow_is_inf():
 
 def test_one_empty_line_is_a_set():
     assert perplexity(Sums(nll=0.0, tokens=1, words=1, bytes=1, lines=1))["ppl_token"] == 1
+
+
+def test_lm1b_baseline_of_tensor2tensor():
+    # Packed lines have a ratio of tokens to words of their own.
+    expected = VECTORS["perplexity/lm1b_conversion"]["expected"]
+    assert expected["ratio_unpacked"] == pytest.approx(176_923 / 159_658, abs=1e-6)
+    sums = Sums(3.40 * 176_884, tokens=176_884, words=159_658, bytes=10**6, lines=6_075)
+    wanted = expected["lmx_base log-ppl/tok 3.40 -> word (packed ratio)"]
+    assert perplexity(sums)["ppl_word"] == pytest.approx(wanted, abs=1e-3)

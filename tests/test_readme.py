@@ -27,13 +27,14 @@ COMMANDS = [
 SMALL = [c for c in COMMANDS if "train.py" in c and "scale=small" in c]
 PAPER = [c for c in COMMANDS if "train.py" in c and "scale=" not in c and "--describe" not in c]
 DESCRIBE = [c for c in COMMANDS if "--describe" in c]
-SCORE = [c for c in COMMANDS if "eval.py" in c]
+SCORE = [c for c in COMMANDS if " eval.py" in c]
+WRITE = [c for c in COMMANDS if "generate.py" in c]
 SHOW = [c for c in COMMANDS if "-m data.show" in c]
 PREPARE = [c for c in COMMANDS if "-m data.prepare" in c]
 
 
 def test_every_command_is_tested():
-    tested = {*SMALL, *PAPER, *DESCRIBE, *SCORE, *SHOW, *PREPARE}
+    tested = {*SMALL, *PAPER, *DESCRIBE, *SCORE, *WRITE, *SHOW, *PREPARE}
     assert sorted(tested) == sorted(set(COMMANDS))
 
 
@@ -94,6 +95,10 @@ def test_training_and_scoring_commands_run(start, runs, data_dir):
         assert running.status == 0, running.err
         assert "nrefs:1|case:mixed|eff:no|tok:13a" in running.out
     assert scored
+    for command in WRITE:
+        running = start("generate.py", *moved(command, runs)).wait(300)
+        assert running.status == 0, running.err
+    assert WRITE
 
 
 @pytest.mark.parametrize("command", PAPER)
@@ -116,7 +121,7 @@ def test_describe_commands_run(start, command):
 
 def test_scoring_commands_have_known_flags(start, runs):
     for command in SCORE:
-        if "--render" not in command:
+        if "--workdir" in command:
             other = [a for a in moved(command, runs) if not a.startswith("--workdir")]
             running = start("eval.py", *other, f"--workdir={runs}/nothing").wait()
             assert running.status == 2

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 import pytest
-from conftest import ROOT, cut_text
+from conftest import ROOT, cut_text, evaluate_one
 
 from data import sources, tasks
 from synth import evaluation, records, results
@@ -19,7 +19,7 @@ from synth.rundir import RunDir, RunInfo
 @pytest.fixture(scope="module")
 def scored_lm(trained_lm) -> evaluation.Scored:
     with cut_text():
-        return evaluation.evaluate(trained_lm, split="validation")
+        return evaluate_one(trained_lm, split="validation")
 
 
 def some_info(tiny, overrides: dict[str, Any]) -> RunInfo:
@@ -113,7 +113,7 @@ def test_an_unfinished_run_is_recorded_as_one_of_so_many_steps(tiny):
 
 def test_an_earlier_checkpoint_is_no_figure_of_the_whole_run(trained_lm, scored_lm):
     with cut_text():
-        early = evaluation.evaluate(trained_lm, split="validation", checkpoint="2")
+        early = evaluate_one(trained_lm, split="validation", checkpoint="2")
     whole = records.make_records(trained_lm, scored_lm, "eval")[0]
     part = records.make_records(trained_lm, early, "eval")[0]
     assert (whole.step, part.step) == (4, 2)
@@ -170,7 +170,7 @@ def test_figures_found_again_are_not_stored_again(trained_lm, scored_lm, tmp_pat
     assert results.append(store, records.make_records(trained_lm, scored_lm, "eval")) == 4
     before = store.read_bytes()
     with cut_text():
-        again = evaluation.evaluate(trained_lm, split="validation")
+        again = evaluate_one(trained_lm, split="validation")
     assert results.append(store, records.make_records(trained_lm, again, "eval again")) == 0
     assert store.read_bytes() == before
 
@@ -183,8 +183,8 @@ def test_scoring_twice_from_the_command_line_changes_nothing(start, trained_ende
     argv = [f"--workdir={run}", "--split=validation", "--beam=1", f"--results={store}"]
 
     def files() -> dict[Path, bytes]:
-        found = [*store.iterdir(), *(run / "eval").iterdir()]
-        return {path: path.read_bytes() for path in found}
+        found = [*store.rglob("*"), *(run / "eval").iterdir()]
+        return {path: path.read_bytes() for path in found if path.is_file()}
 
     first = start("eval.py", *argv).wait()
     assert first.status == 0, first.err

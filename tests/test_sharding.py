@@ -13,9 +13,11 @@ from conftest import ROOT
 from jax.sharding import PartitionSpec
 from test_training import NO_DROPOUT, SMOOTH_ADAM, assert_close, some_batches
 
-from synth import evaluation, training
+from data.sources import read_all
+from synth import training
 from synth.errors import UserError
-from synth.experiment import Experiment, TrainState, make_experiment
+from synth.experiment import Experiment, TrainState, make_experiment, open_split
+from synth.likelihood import line_likelihoods
 from synth.rundir import RunDir
 from synth.sharding import make_mesh, to_devices
 from synth.steps import make_train_step
@@ -220,9 +222,8 @@ def test_a_run_goes_on_and_is_scored_on_another_mesh(tiny, tmp_path, short_text)
     other = make_experiment(info.config)
     assert dict(other.mesh.shape) == {"data": 2, "fsdp": 2, "tensor": 2}
     _, loss = _validation(run)
-    nll_N, tokens_N, _ = evaluation.line_likelihoods(
-        experiment, params, fixed, evaluation.open_split(experiment, "validation")
-    )
+    text = open_split(experiment, "validation")
+    nll_N, tokens_N, _ = line_likelihoods(experiment, params, fixed, text, list(read_all(text)))
     assert np.isclose(nll_N.sum() / tokens_N.sum(), loss, rtol=1e-5)
 
     more = tiny(ROW, changes | mesh_of(8, 1, 1) | {"train.num_steps": 4, "train.log_every": 1})

@@ -61,6 +61,8 @@ def test_nothing_is_written_where_the_user_has_not_said(data_dir, tmp_path, caps
         (["lm1b", "--scale=huge"], "unknown scale 'huge'; known: paper, small, tiny"),
         (["lm1b", "--n=-1"], "--n=-1 must be at least 0"),
         (["lm1b", "--examples=3"], "--examples=3"),
+        (["lm1b", "--plot=configs"], "--plot=configs must be a file with an ending"),
+        (["lm1b", "--plot=picture"], "--plot=picture must be a file with an ending"),
         (["lm1b", "--dataset=lm1b"], "python -m data.prepare"),
         (["agnews"], "python -m data.prepare"),
         (["lm1b", "--scale=tiny", "--n=0", "--plot=a.xyz"], "--plot=a.xyz"),

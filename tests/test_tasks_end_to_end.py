@@ -7,8 +7,9 @@ import shutil
 import jax
 import numpy as np
 import pytest
+from conftest import cut_text, evaluate_one
 
-from synth import evaluation, training
+from synth import training
 from synth.errors import UserError
 from synth.rundir import RunDir
 from synth.trained import load_trained
@@ -19,26 +20,33 @@ FEW_STEPS = {
     "train.eval_every": 3,
     "train.checkpoint_every": 3,
 }
+LIKELIHOOD = {"ppl_token", "ppl_word", "bits_per_byte", "log_ppl_token"}
 METRICS = {
-    "cnn_dailymail": {"ppl_token", "ppl_word", "bits_per_byte", "log_ppl_token"},
-    "personachat": {"ppl_token", "ppl_word", "bits_per_byte", "log_ppl_token"},
+    "cnn_dailymail": {"rouge1", "rouge2", "rougeLsum", *LIKELIHOOD},
+    # Without Java and word vectors; mixtures: test_row.py.
+    "personachat": {*(f"dialogue_bleu{n}" for n in (1, 2, 3, 4)), "dialogue_rougeL", "cider"}
+    | LIKELIHOOD,
     "c4": {"ppl_token", "log_ppl_token"},
-    "en_mix": {"ppl_token", "ppl_word", "bits_per_byte", "log_ppl_token"},
     "imdb": {"accuracy"},
 }
 
 
 @pytest.mark.parametrize("task", METRICS)
-def test_a_task_is_trained_and_scored(task, tiny, short_text, tmp_path):
+def test_a_task_is_trained_and_scored(task, tiny, short_text, tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
     run = RunDir(tmp_path / "run")
     outcome = training.train(tiny(f"{task}:random+vanilla", FEW_STEPS), run)
     assert outcome.step == 3
     losses = [record["train/loss"] for record in run.read_metrics() if "train/loss" in record]
     assert len(losses) == 3 and all(math.isfinite(loss) and loss > 0 for loss in losses)
-    scored = evaluation.evaluate(run)
+    scored = evaluate_one(run)
     assert {figure.metric for figure in scored.figures} == METRICS[task]
     assert scored.split == "test" and scored.n_items == 23
-    (path,) = scored.files
+    if task == "personachat":
+        told = capfd.readouterr().err
+        assert "meteor: n/a, METEOR needs Java" in told and "embedding_average: n/a" in told
+    *written, path = scored.files
+    assert [file.suffix for file in written] == [".txt"] * (len(METRICS[task]) > 4)
     rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     if task == "imdb":
         right = sum(row["label"] == row["predicted"] for row in rows)
@@ -54,8 +62,6 @@ def test_a_task_is_trained_and_scored(task, tiny, short_text, tmp_path):
 @pytest.fixture(scope="module")
 def pretrained(tiny, tmp_path_factory):
     """A run on C4's stand-in."""
-    from conftest import cut_text
-
     run = RunDir(tmp_path_factory.mktemp("c4") / "run")
     with cut_text():
         training.train(tiny("c4:random+vanilla", FEW_STEPS), run)
@@ -76,7 +82,7 @@ def test_fine_tuning_starts_from_the_parameters_and_vocabulary_of_a_run(
     assert run.vocabulary.read_bytes() == pretrained.vocabulary.read_bytes()
     before, after = (load_trained(r, "last")[2:] for r in (pretrained, run))
     jax.tree.map(np.testing.assert_array_equal, after, before)
-    evaluation.evaluate(run)
+    evaluate_one(run)
 
 
 def test_a_fine_tuned_run_goes_on_without_the_one_it_started_from(
@@ -89,6 +95,18 @@ def test_a_fine_tuned_run_goes_on_without_the_one_it_started_from(
     shutil.rmtree(source.path)
     longer = {**changes, "train.num_steps": 4}
     assert training.train(tiny("glue:random+vanilla", longer), run).step == 4
+
+
+def test_a_source_whose_vocabulary_was_exchanged_is_refused_and_leaves_nothing(
+    pretrained, trained_lm, tiny, short_text, tmp_path
+):
+    source = RunDir(shutil.copytree(pretrained.path, tmp_path / "source"))
+    changes = {**FEW_STEPS, "train.init_from": str(source.path)}
+    shutil.copy(trained_lm.vocabulary, source.vocabulary)  # of the same size
+    run = RunDir(tmp_path / "run")
+    with pytest.raises(UserError, match="was trained with the vocabulary"):
+        training.train(tiny("glue:random+vanilla", changes), run)
+    assert not run.path.exists()
 
 
 def test_a_vocabulary_without_sentinels_hides_no_spans(trained_lm, tiny, short_text, tmp_path):

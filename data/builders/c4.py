@@ -93,7 +93,8 @@ def _texts(path: Path) -> Iterator[str]:
         text = page.get("text") if isinstance(page, dict) else None
         if not isinstance(text, str):
             raise DataError(f"{path}:{number}: not an object with a text")
-        yield text
+        # Half of a surrogate pair, which JSON can escape and UTF-8 cannot hold, becomes U+FFFD.
+        yield text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _lines(path: Path) -> Iterator[bytes]:

@@ -80,7 +80,7 @@ def _numbered(raw: bytes) -> tuple[int, str]:
     except UnicodeDecodeError as error:
         raise _Malformed(f"not UTF-8 at byte {error.start}") from error
     number, _, text = line.partition(" ")
-    if not (number.isascii() and number.isdigit()):
+    if not (number.isascii() and number.isdigit() and len(number) < 9):
         raise _Malformed("no number at its beginning")
     return int(number), text
 

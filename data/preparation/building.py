@@ -19,7 +19,7 @@ import tensorflow_datasets.public_api as tfds
 from tensorflow_datasets.core import read_only_builder, registered
 from tensorflow_datasets.core.download import download_manager, extractor, util
 
-from data import builders
+from data import builders, sources
 from data.builders.local import quiet
 from data.errors import DataError
 from data.preparation import archives, progress
@@ -41,11 +41,16 @@ _MISSING_TENSORFLOW = (
 
 
 def prepared(dataset: Dataset, data_dir: Path) -> bool:
-    """Whether a folder of the data set is below `data_dir`."""
+    """Whether the data set is below `data_dir`; a `DataError` for a folder that is not whole."""
     try:
         read_only_builder.builder_from_files(dataset.tfds_name, data_dir=data_dir)
     except registered.DatasetNotFoundError:
+        for version in (data_dir / dataset.tfds_name).glob("[0-9]*.[0-9]*.[0-9]*"):
+            why = f"{version.name} lacks its dataset_info.json"
+            raise sources.damaged(dataset, data_dir, why) from None
         return False
+    except Exception as error:
+        raise sources.damaged(dataset, data_dir, error) from error
     return True
 
 

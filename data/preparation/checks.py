@@ -23,7 +23,7 @@ def check_disk(data_dir: Path, needed_gb: float) -> str:
     while not folder.exists():
         folder = folder.parent
     free_gb = shutil.disk_usage(folder).free / 1e9
-    if free_gb < needed_gb:
+    if not free_gb >= needed_gb:
         raise DataError(
             f"about {needed_gb:.1f} GB are needed and the file system of {data_dir} has "
             f"{free_gb:.1f} GB free: choose another --data_dir, or give --disk_gb=N if you know "

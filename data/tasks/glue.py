@@ -114,7 +114,7 @@ GLUE_PARTS = (
 GLUE = Task(
     name="glue",
     kind="seq2seq",
-    metrics=("glue", "perplexity"),
+    metrics=("understanding",),
     truncate_inputs=True,
     datasets=(
         MOVIE_SENTIMENT,

@@ -126,7 +126,7 @@ SUPERGLUE_PARTS = (
 SUPERGLUE = Task(
     name="superglue",
     kind="seq2seq",
-    metrics=("superglue", "perplexity"),
+    metrics=("understanding",),
     truncate_inputs=True,
     datasets=(
         WORDNET_WIC,
@@ -151,7 +151,7 @@ _EN_MIX_PARTS = (*GLUE_PARTS, *map(_distinct, SUPERGLUE_PARTS))
 EN_MIX = Task(
     name="en_mix",
     kind="seq2seq",
-    metrics=("glue", "superglue", "perplexity"),
+    metrics=("understanding",),
     truncate_inputs=True,
     datasets=(
         mixture(

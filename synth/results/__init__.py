@@ -1,6 +1,20 @@
 """The run store (`results/runs.jsonl`) and the tables made of it and the paper's figures."""
 
-from synth.results.pages import BEGIN, check, render
+from synth.results.pages import BEGIN, check, render, write_html
+from synth.results.runs import Text
+from synth.results.significance import p_records
 from synth.results.store import Record, ResultsError, append, load, row_key
 
-__all__ = ["BEGIN", "Record", "ResultsError", "append", "check", "load", "render", "row_key"]
+__all__ = [
+    "BEGIN",
+    "Record",
+    "ResultsError",
+    "Text",
+    "append",
+    "check",
+    "load",
+    "p_records",
+    "render",
+    "row_key",
+    "write_html",
+]

@@ -1,49 +1,126 @@
-"""Markdown pages of the tables, written from `paper.json` and `runs.jsonl` alone."""
+"""The pages and files of the tables, written from `paper.json` and `runs.jsonl` alone."""
 
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tabulate import tabulate
-
 from synth.files import write_text
+from synth.results import consistency
+from synth.results.declaration import PaperTable
 from synth.results.figures import Table
-from synth.results.paper_tables import LANGUAGE_MODEL, WMT
+from synth.results.html import write_page
+from synth.results.paper_tables import C4, ENCODER_ONLY, LANGUAGE_MODEL, REPLIES, SUMMARIES, WMT
+from synth.results.runs import Text, TextKey, collect
 from synth.results.small_tables import small_tables
-from synth.results.store import ResultsError, load
+from synth.results.store import Record, ResultsError, load
+from synth.results.understanding_tables import GLUE, NARANG, SUPERGLUE
+from synth.results.writers import latex, markdown, to_csv
 
 BEGIN = "<!-- results:begin -->"
 END = "<!-- results:end -->"
 NOTHING = "No run is in the store yet.\n"
 
+# Name of a page -> its title and tables. The tables of the first one stand in the README, too.
+PAPER_PAGES: dict[str, tuple[str, tuple[PaperTable, ...]]] = {
+    "wmt_lm1b": ("WMT'14 and LM1B", (WMT, LANGUAGE_MODEL)),
+    "generation": ("Summaries and replies", (SUMMARIES, REPLIES)),
+    "glue": ("GLUE", (GLUE,)),
+    "superglue": ("SuperGLUE", (SUPERGLUE,)),
+    "c4": ("C4 masked language modelling", (C4,)),
+    "encoder_only": ("Encoder only: AG News and IMDB", (ENCODER_ONLY,)),
+    "narang": ("The replication by Narang et al.", (NARANG,)),
+}
+# The same for the runs at scale=small, by their tasks.
+SMALL_PAGES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "small_wmt_lm1b": ("WMT and LM1B tasks on small text", ("wmt_ende", "wmt_enfr", "lm1b")),
+    "small_generation": ("Summaries and replies on small text", ("cnn_dailymail", "personachat")),
+    "small_understanding": (
+        "GLUE and SuperGLUE tasks on small text",
+        ("glue", "superglue", "en_mix"),
+    ),
+    "small_c4": ("Masked language modelling on small text", ("c4",)),
+    "small_encoder_only": ("Encoder only on small text", ("agnews", "imdb")),
+}
+OTHER = "small_other", "Other tasks on small text"  # written where there are any
+
 
 def render(results_dir: Path, readme: Path | None = None) -> list[Path]:
-    """Writes the pages, and the README's part between its markers; returns what changed.
+    """Writes pages, CSV and LaTeX of all tables, and the README's part between its markers.
 
-    The same store gives the same bytes, and a file that would not change is not touched.
+    Returns what changed. The same store gives the same bytes, and a file that would not change is
+    not touched. A CSV or LaTeX file of small runs that are no longer in the store goes.
     """
-    paper = _paper(results_dir)
+    paper = read_paper(results_dir)
     records = load(results_dir / "runs.jsonl")
-    variants = [row["variant"] for row in paper["wmt_lm1b"]["rows"]]
-    table_2 = [table.build(paper, records) for table in (WMT, LANGUAGE_MODEL)]
-    small = small_tables(records, variants)
-    pages = {
-        results_dir / "wmt_lm1b.md": _page("WMT'14 and LM1B", table_2),
-        results_dir / "small_wmt_lm1b.md": _page("WMT and LM1B tasks on small text", small),
-    }
+    small = make_small(paper, records)
+    full = make_full(paper, records)
+    texts = {results_dir / f"{name}.md": _page(*page) for name, page in (full | small).items()}
+    tables = [table for _, found in (full | small).values() for table in found]
+    for table in tables:
+        texts[results_dir / "csv" / f"{table.name}.csv"] = to_csv(table)
+        texts[results_dir / "latex" / f"{table.name}.tex"] = latex(table)
     if readme:
-        pages[readme] = _with_results(readme, "\n".join(map(markdown, [*small, *table_2])))
-    return [path for path, text in pages.items() if _write(path, text)]
+        texts[readme] = _with_results(readme, _summary(readme, results_dir, full, small))
+    changed = [path for path, text in texts.items() if _write(path, text)]
+    return changed + _remove_old(results_dir, texts)
 
 
-def check(results_dir: Path) -> None:
-    """Raises ResultsError if a figure could not be put into the tables of this directory."""
-    _paper(results_dir)
-    load(results_dir / "runs.jsonl")
+Pages = dict[str, tuple[str, list[Table]]]
 
 
-def _paper(results_dir: Path) -> dict[str, Any]:
+def make_full(paper: Mapping[str, Any], records: Sequence[Record]) -> Pages:
+    """Name of a page -> its title and the paper's tables on it, with ours beside."""
+    return {
+        name: (title, [table.build(paper, records) for table in tables])
+        for name, (title, tables) in PAPER_PAGES.items()
+    }
+
+
+def make_small(paper: Mapping[str, Any], records: Sequence[Record]) -> Pages:
+    """The same for the small runs; a page may have no table."""
+    variants = [row["variant"] for row in paper["wmt_lm1b"]["rows"]]
+    found = small_tables(records, variants)
+    pages = {
+        name: (title, [table for task in tasks for table in found.pop(task, [])])
+        for name, (title, tasks) in SMALL_PAGES.items()
+    }
+    if found:
+        name, title = OTHER
+        pages[name] = title, [table for tables in found.values() for table in tables]
+    return pages
+
+
+def write_html(
+    results_dir: Path,
+    path: Path,
+    directories: Iterable[Path] = (),
+    texts: Mapping[TextKey, Text] | None = None,
+) -> list[str]:
+    """Writes one HTML file of all tables, with curves and samples of the runs in `directories`.
+
+    `texts` is the text that their hypotheses were made of, of the splits whose samples are wanted.
+    Returns what of the runs could not be shown, a line each; the page says so, too.
+    """
+    paper = read_paper(results_dir)
+    records = load(results_dir / "runs.jsonl")
+    pages = make_small(paper, records) | make_full(paper, records)
+    found = collect(directories, texts or {})
+    write_page(path, dict(pages.values()), found.curves, found.samples, problems=found.problems)
+    return list(found.problems)
+
+
+def check(results_dir: Path) -> list[str]:
+    """Raises ResultsError if a figure could not be put into the tables of this directory.
+
+    Returns what is odd about the store, a line each: see `consistency`.
+    """
+    return consistency.findings(results_dir / "runs.jsonl", read_paper(results_dir))
+
+
+def read_paper(results_dir: Path) -> dict[str, Any]:
+    """The paper's figures."""
     path = results_dir / "paper.json"
     if not path.is_file():
         raise ResultsError(
@@ -57,22 +134,16 @@ def _page(title: str, tables: Sequence[Table]) -> str:
     return f"# {title}\n\nGenerated from `runs.jsonl` and `paper.json`; do not edit.\n\n{body}"
 
 
-def markdown(table: Table) -> str:
-    """A section: heading, what the table is, the table, its notes, and the commands folded away."""
-    align = ["left", *["right"] * (len(table.header) - 1)]
-    # Numbers stay the strings they are: one "-" would make tabulate reformat its whole column.
-    grid = tabulate(
-        [[cell.replace("|", "\\|") for cell in row] for row in table.rows],
-        list(table.header),
-        tablefmt="pipe",
-        disable_numparse=True,
-        colalign=align,
+def _summary(readme: Path, results_dir: Path, full: Pages, small: Pages) -> str:
+    """The small tables, the first page of the paper's, and links to the rest."""
+    (_, (_, first)), *rest = full.items()
+    tables = [*(table for _, found in small.values() for table in found), *first]
+    place = Path(os.path.relpath(results_dir, readme.parent)).as_posix()
+    links = [f"[{title}]({place}/{name}.md)" for name, (title, _) in rest]
+    more = f"All tables as [CSV]({place}/csv) and [LaTeX]({place}/latex)."
+    return "\n".join(
+        [*map(markdown, tables), f"The paper's other tables: {', '.join(links)}. {more}\n"]
     )
-    parts = [f"### {table.title}", table.intro, grid, "\n".join(f"- {n}" for n in table.notes)]
-    if table.commands:
-        block = "\n".join(("```sh", *table.commands, "```"))
-        parts.append(f"<details><summary>Commands</summary>\n\n{block}\n\n</details>")
-    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _with_results(readme: Path, body: str) -> str:
@@ -87,5 +158,16 @@ def _write(path: Path, text: str) -> bool:
     """Replaces the file unless it says this already; returns whether it did not."""
     if path.exists() and path.read_text("utf-8") == text:
         return False
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, text)
     return True
+
+
+def _remove_old(results_dir: Path, written: Iterable[Path]) -> list[Path]:
+    kept = set(written)
+    found = [*results_dir.glob("csv/small_*.csv"), *results_dir.glob("latex/small_*.tex")]
+    old = sorted(path for path in [*found, results_dir / f"{OTHER[0]}.md"] if path not in kept)
+    gone = [path for path in old if path.exists()]
+    for path in gone:
+        path.unlink()
+    return gone

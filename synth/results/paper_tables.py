@@ -1,239 +1,185 @@
-"""The paper's tables with our figures beside them.
+"""The paper's tables, declared: which of our figures stand beside which of theirs."""
 
-A table is a declaration: which rows of `results/paper.json`, and for each column a function from
-a row to a cell. Only runs of the paper's own set-up count: scale `paper`, no overrides, and the
-real data sets.
-"""
-
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from statistics import fmean
-from typing import Any
-
-from synth.results.figures import (
-    NONE,
-    NOT_RUN,
-    Table,
-    mean_std,
-    millions,
-    provenance,
-    seed_values,
+from synth.results.columns import (
+    difference,
+    our_figure,
+    our_log_ratio,
+    our_params,
+    our_speed,
+    paper_figure,
+    paper_log_ratio,
+    trios,
 )
-from synth.results.store import Record
+from synth.results.declaration import PaperTable
+from synth.results.sources import Family, Source, one
 
 # tensor2tensor's decoding defaults; the paper gives none of its own.
 DEFAULT_DECODING = {"beam": 4, "alpha": 0.6}
 # At scale=paper, Vaswani et al.'s limit on the length of a translation, too.
 PAPER_DECODING = DEFAULT_DECODING | {"extra_length": 50}
+MEAN = "Ours: mean ± sample standard deviation over n seeds."
 
-
-@dataclass(frozen=True)
-class Source:
-    """The runs of ours that may stand in a column; `settings` must be among a record's."""
-
-    task: str
-    dataset: str
-    split: str = "test"
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-    def has(self, record: Record) -> bool:
-        return (record.task, record.dataset, record.split) == (
-            self.task,
-            self.dataset,
-            self.split,
-        ) and self.settings.items() <= record.settings.items()
-
-
-@dataclass(frozen=True)
-class Row:
-    """A row of the paper, the row its ratios are taken against, and our runs."""
-
-    paper: Mapping[str, Any]
-    baseline: Mapping[str, Any]
-    mark: str  # after every figure of the paper: how sure the reading of it is
-    repeated: bool  # whether our runs of this variant belong beside this row
-    runs: Sequence[Record]
-
-    def ours(self, source: Source) -> list[Record]:
-        return _one_setup(self.runs, source, self.paper["variant"]) if self.repeated else []
-
-    def our_baseline(self, source: Source) -> list[Record]:
-        return _one_setup(self.runs, source, self.baseline["variant"])
-
-
-def _one_setup(runs: Sequence[Record], source: Source, variant: str) -> list[Record]:
-    """Runs that may be averaged: those at the furthest step, and scored as the newest of them.
-
-    Figures of an earlier step, another copy of the test set or other decoding settings stay out.
-    """
-    found = [run for run in runs if run.row == variant and source.has(run)]
-    lead = max(found, key=lambda run: (run.step, run.when), default=None)
-    return [run for run in found if lead and _setup(run) == _setup(lead)]
-
-
-def _setup(run: Record) -> tuple[object, ...]:
-    return run.step, run.test_set_sha256, run.settings
-
-
-Cell = Callable[[Row], str]
-
-
-def paper_figure(key: str, digits: int = 2) -> Cell:
-    def cell(row: Row) -> str:
-        value = row.paper[key]
-        return NONE if value is None else f"{value:.{digits}f}{row.mark}"
-
-    return cell
-
-
-def our_figure(source: Source, metric: str) -> Cell:
-    def cell(row: Row) -> str:
-        values = seed_values(row.ours(source), metric)
-        if not values:
-            return NOT_RUN if row.repeated else NONE
-        return f"{mean_std(values)} (n={len(values)})"
-
-    return cell
-
-
-def difference(key: str, source: Source, metric: str) -> Cell:
-    """Ours minus the paper's."""
-
-    def cell(row: Row) -> str:
-        values, paper = seed_values(row.ours(source), metric), row.paper[key]
-        return f"{fmean(values) - paper:+.2f}" if values and paper is not None else NONE
-
-    return cell
-
-
-def our_params(*sources: Source) -> Cell:
-    return lambda row: millions((run.params for s in sources for run in row.ours(s)), digits=1)
-
-
-def paper_log_ratio(key: str) -> Cell:
-    """log ppl of a row over that of the baseline: the same whether per token or per word."""
-
-    def cell(row: Row) -> str:
-        value, base = row.paper[key], row.baseline[key]
-        return NONE if value is None else f"{math.log(value) / math.log(base):.3f}{row.mark}"
-
-    return cell
-
-
-def our_log_ratio(source: Source, metric: str) -> Cell:
-    def cell(row: Row) -> str:
-        ours = [math.log(v) for v in seed_values(row.ours(source), metric)]
-        base = [math.log(v) for v in seed_values(row.our_baseline(source), metric)]
-        return f"{fmean(ours) / fmean(base):.3f}" if ours and base else NONE
-
-    return cell
-
-
-@dataclass(frozen=True)
-class PaperTable:
-    """What makes a table: `rows` names one of paper.json, `columns` fill it.
-
-    `beside` is the label of the row that ratios are taken against; where the paper has several
-    rows of that variant, our runs stand beside this one only.
-    """
-
-    title: str
-    intro: str
-    rows: str
-    columns: Mapping[str, Cell]
-    sources: Sequence[Source]
-    beside: str
-
-    def build(self, paper: Mapping[str, Any], records: Sequence[Record]) -> Table:
-        runs = [r for r in records if r.scale == "paper" and not r.overrides]
-        rows = self._rows(paper[self.rows], runs)
-        cells = [[row.paper["label"], *(c(row) for c in self.columns.values())] for row in rows]
-        used = [run for source in self.sources for row in rows for run in row.ours(source)]
-        notes = [*provenance(used), *self._left_out(records, used)]
-        notes += self._notes(paper, rows[0].mark)
-        return Table(self.title, self.intro, ["Model", *self.columns], cells, notes)
-
-    def _rows(self, table: Mapping[str, Any], runs: Sequence[Record]) -> list[Row]:
-        mark = "" if table["confidence"] == "H" else f" ({table['confidence']})"
-        baseline = next(row for row in table["rows"] if row["label"] == self.beside)
-        return [
-            Row(row, baseline, mark, self._is_repeated(row, baseline), runs)
-            for row in table["rows"]
-        ]
-
-    def _is_repeated(self, row: Mapping[str, Any], baseline: Mapping[str, Any]) -> bool:
-        return row["variant"] != baseline["variant"] or row["label"] == self.beside
-
-    def _left_out(self, records: Sequence[Record], used: Sequence[Record]) -> list[str]:
-        tasks = {source.task for source in self.sources}
-        known = {id(run) for run in used}
-        left = [r for r in records if r.scale == "paper" and r.task in tasks and id(r) not in known]
-        why = "overrides, or another row, data set, step or decoding"
-        return [f"Not shown of scale=paper: {len(left)} figures ({why})."] if left else []
-
-    def _notes(self, paper: Mapping[str, Any], mark: str) -> list[str]:
-        meaning = paper["_about"]["confidence"]
-        text = (
-            f"Our vanilla runs stand beside “{self.beside}”, not beside other rows of that variant"
-        )
-        notes = [f"{text}; `{NONE}`: no figure."]
-        if mark:
-            notes.append(f"{mark.strip()}: {meaning[mark.strip(' ()')]}.")
-        if note := paper[self.rows].get("note"):
-            notes.append(f"On the paper's figures: {note}")
-        return notes
-
-
-ENDE = Source("wmt_ende", "wmt_t2t_translate", settings=PAPER_DECODING)
-ENFR = Source("wmt_enfr", "wmt14_translate", settings=PAPER_DECODING)
-LM1B = Source("lm1b", "lm1b")
+ENDE = Source({"wmt_ende": "wmt_t2t_translate"}, settings=PAPER_DECODING)
+ENFR = Source({"wmt_enfr": "wmt14_translate"}, settings=PAPER_DECODING)
+LM1B = Source({"lm1b": "lm1b"})
 THEIR_RUN = "Transformer (their run)"
 
+ENDE_INTL = one("wmt_ende_bleu", ENDE, "bleu_intl")
+ENDE_13A = one("wmt_ende_bleu", ENDE, "bleu")
+ENDE_ATAT = one("wmt_ende_bleu", ENDE, "bleu_tok_atat")
+ENFR_INTL = one("wmt_enfr_bleu", ENFR, "bleu_intl")
+ENFR_13A = one("wmt_enfr_bleu", ENFR, "bleu")
+PPL_TOKEN = one("lm1b_ppl", LM1B, "ppl_token")
+PPL_WORD = one("lm1b_ppl", LM1B, "ppl_word")
+
 WMT = PaperTable(
+    name="wmt",
     title="WMT'14 (the paper's Table 2, left half)",
     intro=(
         "Paper beside ours, on newstest2014. `intl` equals tensor2tensor's `t2t-bleu` (cased) and "
-        "is what we set against the paper (Δ = ours - paper); `13a` is sacreBLEU's default. "
-        "Which script the authors ran is not known: compare differences between rows first. "
-        "Ours: mean ± sample standard deviation over n seeds."
+        "is what we set against the paper (Δ = ours - paper); `13a` is sacreBLEU's default; "
+        "`tok+atat`, with compounds split, is comparable with Vaswani et al. "
+        f"Which script the authors ran is not known: compare differences between rows first. {MEAN}"
     ),
     rows="wmt_lm1b",
+    quantities=(ENDE_INTL, ENDE_13A, ENDE_ATAT, ENFR_INTL, ENFR_13A),
     columns={
         "Params, paper (M)": paper_figure("nmt_params_m", 0),
         "Params, ours (M)": our_params(ENDE, ENFR),
         "En-De, paper": paper_figure("wmt_ende_bleu"),
-        "En-De intl, ours": our_figure(ENDE, "bleu_intl"),
-        "En-De Δ": difference("wmt_ende_bleu", ENDE, "bleu_intl"),
-        "En-De 13a, ours": our_figure(ENDE, "bleu"),
+        "En-De intl, ours": our_figure(ENDE_INTL),
+        "En-De Δ": difference(ENDE_INTL),
+        "En-De 13a, ours": our_figure(ENDE_13A),
+        "En-De tok+atat, ours": our_figure(ENDE_ATAT),
         "En-Fr, paper": paper_figure("wmt_enfr_bleu"),
-        "En-Fr intl, ours": our_figure(ENFR, "bleu_intl"),
-        "En-Fr Δ": difference("wmt_enfr_bleu", ENFR, "bleu_intl"),
-        "En-Fr 13a, ours": our_figure(ENFR, "bleu"),
+        "En-Fr intl, ours": our_figure(ENFR_INTL),
+        "En-Fr Δ": difference(ENFR_INTL),
+        "En-Fr 13a, ours": our_figure(ENFR_13A),
     },
-    sources=(ENDE, ENFR),
+    families=(Family(("wmt_ende",)), Family(("wmt_enfr",))),
     beside=THEIR_RUN,
 )
 LANGUAGE_MODEL = PaperTable(
+    name="lm1b",
     title="LM1B (the paper's Table 2, right half)",
     intro=(
         "Paper beside ours. The paper does not say whether its perplexity is per token or per "
         "word, so both of ours are set against it. The log ratio, log ppl of a row over log ppl of "
-        "the Transformer, is the same under either reading: compare it first. Ours are scored on a "
-        "sample of all heldout shards, tensor2tensor's on shard 00000."
+        "the Transformer, is the same under either reading: compare it first. Ours are scored on "
+        "heldout shard 00000, as tensor2tensor's, with no word made UNK."
     ),
     rows="wmt_lm1b",
+    quantities=(PPL_TOKEN, PPL_WORD),
     columns={
         "Params, paper (M)": paper_figure("lm_params_m", 0),
         "Params, ours (M)": our_params(LM1B),
         "Ppl, paper": paper_figure("lm1b_ppl"),
-        "Ppl/token, ours": our_figure(LM1B, "ppl_token"),
-        "Δ/token": difference("lm1b_ppl", LM1B, "ppl_token"),
-        "Ppl/word, ours": our_figure(LM1B, "ppl_word"),
-        "Δ/word": difference("lm1b_ppl", LM1B, "ppl_word"),
+        "Ppl/token, ours": our_figure(PPL_TOKEN),
+        "Δ/token": difference(PPL_TOKEN),
+        "Ppl/word, ours": our_figure(PPL_WORD),
+        "Δ/word": difference(PPL_WORD),
         "Log ratio, paper": paper_log_ratio("lm1b_ppl"),
-        "Log ratio, ours": our_log_ratio(LM1B, "ppl_token"),
+        "Log ratio, ours": our_log_ratio(PPL_TOKEN),
     },
-    sources=(LM1B,),
+    families=(Family(("lm1b",)),),
     beside=THEIR_RUN,
+)
+
+CNN = Source({"cnn_dailymail": "cnn_dailymail"}, settings=DEFAULT_DECODING)
+CONVAI2 = Source({"personachat": "convai2"}, settings=DEFAULT_DECODING)
+ROUGE = {
+    "R-1": one("rouge1", CNN, "rouge1"),
+    "R-2": one("rouge2", CNN, "rouge2"),
+    "R-L": one("rougeL", CNN, "rougeLsum"),
+}
+DIALOGUE = {
+    "BLEU-1": one("bleu1", CONVAI2, "dialogue_bleu1"),
+    "BLEU-4": one("bleu4", CONVAI2, "dialogue_bleu4"),
+    "ROUGE-L": one("dialogue_rougeL", CONVAI2, "dialogue_rougeL"),
+    "METEOR": one("meteor", CONVAI2, "meteor"),
+    "CIDEr": one("cider", CONVAI2, "cider"),
+    "Emb": one("embedding", CONVAI2, "embedding_average"),
+}
+
+
+SUMMARIES = PaperTable(
+    name="cnn_dailymail",
+    title="CNN/DailyMail summaries (the paper's Table 3, left half)",
+    intro=(
+        "ROUGE F1 x 100 with stemming. Ours in R-L is the summary-level rougeLsum, which is what "
+        f"the paper's ratio of R-L to R-1 shows it to be [inferred]. {MEAN}"
+    ),
+    rows="generation",
+    quantities=tuple(ROUGE.values()),
+    lines=trios(ROUGE),
+    families=(Family(("cnn_dailymail",)),),
+    beside="Transformer",
+)
+REPLIES = PaperTable(
+    name="personachat",
+    title="PersonaChat replies (the paper's Table 3, right half)",
+    intro=(
+        "All x 100, on whitespace tokens, as nlg-eval computes them [inferred]; Emb is the "
+        "embedding average. Ours are scored against the raw text, without `<unk>`. CIDEr depends "
+        f"on the whole set of references: compare it on the same test set only. {MEAN}"
+    ),
+    rows="generation",
+    quantities=tuple(DIALOGUE.values()),
+    lines=trios(DIALOGUE),
+    families=(Family(("personachat",)),),
+    beside="Transformer",
+)
+
+
+C4_TEST = Source({"c4": "c4"})
+C4_LOG_PPL = one("log_ppl", C4_TEST, "log_ppl_token", digits=3, paper_digits=3)
+SPEED = (
+    "Steps a second are of other machines: compare ratios between rows. Ours include compilation "
+    "and validation, and records name the machine that scored, not the one that trained."
+)
+C4 = PaperTable(
+    name="c4",
+    title="C4 masked language modelling (the paper's Table 4)",
+    intro=f"Log perplexity per token of the hidden spans; the paper's mixtures are sums. {MEAN}",
+    rows="c4",
+    quantities=(C4_LOG_PPL,),
+    columns={
+        "Log ppl, paper": paper_figure("log_ppl", 3),
+        "Log ppl, ours": our_figure(C4_LOG_PPL),
+        "Δ": difference(C4_LOG_PPL),
+        "Params, paper (M)": paper_figure("params_m", 0),
+        "Params, ours (M)": our_params(C4_TEST),
+        "Steps/s, paper": paper_figure("steps_per_second"),
+        "Steps/s, ours": our_speed(C4_TEST),
+        "TFLOPS, paper": paper_figure("tflops"),
+    },
+    families=(Family(("c4",)),),
+    mixes=("sum",),
+    beside="Transformer",
+    weak={
+        ("lightweight_conv", "log_ppl"): "L",
+        ("lightweight_conv", "tflops"): "L",
+        ("random+vanilla", "tflops"): "L",
+    },
+    remarks=(SPEED,),
+)
+
+AGNEWS = one("agnews_acc", Source({"agnews": "ag_news_subset"}), "accuracy")
+IMDB = one("imdb_acc", Source({"imdb": "imdb_reviews"}), "accuracy")
+ENCODER_ONLY = PaperTable(
+    name="encoder_only",
+    title="AG News and IMDB, encoder only (the paper's Table 7)",
+    intro=f"Accuracy, percent, on the test sets. {MEAN}",
+    rows="encoder_only",
+    quantities=(AGNEWS, IMDB),
+    columns={
+        "AG News, paper": paper_figure("agnews_acc"),
+        "AG News, ours": our_figure(AGNEWS),
+        "AG News Δ": difference(AGNEWS),
+        "IMDB, paper": paper_figure("imdb_acc"),
+        "IMDB, ours": our_figure(IMDB),
+        "IMDB Δ": difference(IMDB),
+    },
+    families=(Family(("agnews",)), Family(("imdb",))),
+    beside="Transformer",
 )

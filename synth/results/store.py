@@ -17,6 +17,7 @@ from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from synth.errors import UserError
+from synth.results import values
 from synth.variants import MIXES, in_order
 
 SCALES = ("paper", "small", "tiny")
@@ -42,9 +43,10 @@ def row_key(variant: str, mix: str | None) -> str:
 class Record:
     """One figure and everything needed to trust it, repeat it and place it in a table.
 
-    Checked when made: a wrong type, a value that is not finite, or a date that is not UTC is a
-    ResultsError that names the field. `settings` are choices (beam, alpha) and part of the
-    identity; `sums` are what the value was computed from (nll, tokens, words, bytes) and are not.
+    Checked when made: a wrong type, a value that is not finite, out of its metric's range or not
+    what its sums give, or a date that is not UTC is a ResultsError that names the field. `settings`
+    are choices (beam, alpha) and part of the identity; `sums` are what the value was computed from
+    (nll, tokens, words, bytes) and are not.
     """
 
     run: str  # hash of the config
@@ -82,6 +84,8 @@ class Record:
         _check_choice("scale", self.scale, SCALES)
         _check_choice("mix", self.mix, (None, *MIXES))
         _parse_date(self.date)
+        if problem := values.problem(self.metric, self.value, self.sums):
+            raise ResultsError(problem)
         self.to_json()
 
     @property
@@ -170,8 +174,13 @@ def load(path: Path) -> list[Record]:
     In order of identity, whatever the order of the lines. No file is an empty store. All bad lines
     are reported together, each as `path:line: reason`, in one ResultsError.
     """
-    newest = _newest(_parse(path, _read(path)), lambda record: record.identity)
+    newest = _newest((r for _, r in load_lines(path)), lambda record: record.identity)
     return [newest[identity] for identity in sorted(newest)]
+
+
+def load_lines(path: Path) -> list[tuple[int, Record]]:
+    """Every line that the store holds, with its number from 1; bad lines as `load` tells them."""
+    return _parse(path, _read(path))
 
 
 def _read(path: Path) -> bytes:
@@ -204,7 +213,7 @@ def append(path: Path, records: Iterable[Record]) -> int:
         fcntl.flock(file, fcntl.LOCK_EX)  # released when the file closes
         file.seek(0)
         data = file.readall()
-        lines = _new_lines(_parse(path, data), records)
+        lines = _new_lines((record for _, record in _parse(path, data)), records)
         if lines:
             gap = b"\n" if data and not data.endswith(b"\n") else b""
             _write(file, gap + b"".join(line.encode("utf-8") + b"\n" for line in lines), len(data))
@@ -239,14 +248,14 @@ def _write(file: Any, data: bytes, size: int):
     os.fsync(file.fileno())
 
 
-def _parse(path: Path, data: bytes) -> list[Record]:
+def _parse(path: Path, data: bytes) -> list[tuple[int, Record]]:
     records, problems = [], []
     # Not splitlines(): it also splits at characters that JSON strings may hold.
     for number, line in enumerate(data.split(b"\n"), start=1):
         if not line.strip():
             continue
         try:
-            records.append(Record.from_json(line.decode("utf-8")))
+            records.append((number, Record.from_json(line.decode("utf-8"))))
         except (ResultsError, UnicodeDecodeError) as error:
             problems.append(f"{path}:{number}: {error}")
     if problems:

@@ -1,0 +1,84 @@
+"""What a model writes for all inputs of a split, kept as it comes so that nothing is done twice."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from data.sources import Split
+from synth import lines
+from synth.decoding import Search, make_decoder
+from synth.experiment import Experiment, evaluation_batches
+from synth.passes import run_pass
+from synth.progress import say
+
+
+def write_outputs(
+    experiment: Experiment,
+    params: Any,
+    fixed: Any,
+    text: Split,
+    search: Search,
+    *,
+    batch_tokens: int,
+    part: Path | None = None,
+) -> list[str]:
+    """The output for each example of a split, in order, each on one line (`lines.to_line`).
+
+    Args:
+      experiment, params, fixed: the model.
+      text: the split; its targets are not looked at.
+      search: how outputs are found.
+      batch_tokens: input tokens decoded at once.
+      part: where outputs are kept until all are there. What an interrupted call left in it is
+        taken as it is; the caller removes it. None keeps nothing.
+    """
+    known = _read(part) if part else {}
+    if known:
+        say(f"going on after {len(known)} lines of {part}")
+    batches = evaluation_batches(
+        experiment, text, batch_tokens=batch_tokens, sources_only=True, skip=known.keys()
+    )
+    decode_batch = make_decoder(experiment, search)
+
+    def step(batch):
+        return decode_batch(params, fixed, batch)
+
+    for tokens_BT, batch in run_pass(experiment, batches, step, "decoding"):
+        real = [(i, row) for i, row in zip(batch["index"], tokens_BT, strict=True) if i >= 0]
+        texts = experiment.tokenizer.decode([row for _, row in real])
+        found = {
+            int(index): lines.to_line(line, experiment.task)
+            for (index, _), line in zip(real, texts, strict=True)
+        }
+        known |= found
+        if part and jax.process_index() == 0:
+            _append(part, found)
+    return [known[index] for index in range(len(text))]
+
+
+def _read(part: Path) -> dict[int, str]:
+    """Whole lines of a part; what a crash cut off in the middle is made again."""
+    known: dict[int, str] = {}
+    if jax.process_count() > 1 or not part.exists():
+        return known  # processes would have to see the same files
+    for line in part.read_text(encoding="utf-8").splitlines():
+        try:
+            record = json.loads(line)
+            known[record["index"]] = record["output"]
+        except (ValueError, KeyError, TypeError):
+            break
+    part.write_text("".join(map(_line, known.items())), encoding="utf-8")
+    return known
+
+
+def _append(part: Path, found: dict[int, str]) -> None:
+    with part.open("a", encoding="utf-8") as file:
+        file.writelines(map(_line, found.items()))
+
+
+def _line(item: tuple[int, str]) -> str:
+    return json.dumps({"index": item[0], "output": item[1]}) + "\n"
