@@ -12,8 +12,8 @@ The paper's figures (log perplexity; its mixtures are plain sums, mix=sum):
 
 scale=paper: T5-base with 8 x 128 heads, 524,288 steps of 65,536 tokens; spans of 3 tokens, 15% of
     the text, are hidden (T5). Not run by us; cost: 63 TFLOP a step (--describe).
-scale=small: web_lm (a public-domain Bible) as running text, about 4 minutes on two CPU cores. Its
-    perplexity says nothing about C4.
+scale=small: web_lm (a public-domain Bible) as running text, about 2 minutes of training steps on
+    two CPU cores. Its perplexity says nothing about C4.
 scale=tiny: for tests.
 
 Sources of the numbers: comments in `common.py` (paper / T2T or T5 / ours).

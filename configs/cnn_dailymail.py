@@ -14,7 +14,7 @@ The paper's figures (ROUGE-1 / -2 / -L):
 scale=paper: transformer_base, articles cut at 512 tokens, highlights of at most 128; the paper
     gives neither N nor lengths. Not run by us; cost: 7.0 TFLOP a step (--describe).
 scale=small: help_summaries (1,784 help pages with their descriptions), pages cut at 256 tokens,
-    about 10 minutes on two CPU cores. Its ROUGE says nothing about news.
+    about 8 minutes of training steps on two CPU cores. Its ROUGE says nothing about news.
 scale=tiny: for tests.
 
 Sources of the numbers: comments in `common.py` (paper / T2T or T5 / ours).

@@ -11,8 +11,8 @@ The paper's figures (accuracy; we know them from memory only, none is certain):
 
 scale=paper: the encoder of transformer_base, reviews cut at 512 tokens; the paper gives no sizes
     that we know. Not run by us; cost: 4.3 TFLOP a step (--describe).
-scale=small: movie_sentiment (7,978 rated snippets), about 2 minutes on two CPU cores. Its
-    accuracy says nothing about IMDB.
+scale=small: movie_sentiment (7,978 rated snippets), about 1 minute of training steps on two CPU
+    cores. Its accuracy says nothing about IMDB.
 scale=tiny: for tests.
 
 Sources of the numbers: comments in `common.py` (paper / T2T or T5 / ours).

@@ -17,8 +17,8 @@ The paper's figures (BLEU-1 / BLEU-4, ROUGE-L, METEOR, CIDEr, embedding average)
 scale=paper: transformer_base on convai2, the form of Tensor2Tensor's problem (which one the paper
     used is not known); --config.data.dataset=self_original takes the form with personas. Not run
     by us; cost: 11 TFLOP a step (--describe).
-scale=small: chitchat (95,834 replies in real chats), about 4 minutes on two CPU cores. Its scores
-    say nothing about PersonaChat.
+scale=small: chitchat (95,834 replies in real chats), about 3 minutes of training steps on two CPU
+    cores. Its scores say nothing about PersonaChat.
 scale=tiny: for tests.
 
 Sources of the numbers: comments in `common.py` (paper / T2T or T5 / ours).

@@ -12,10 +12,10 @@ that GLUE and SuperGLUE were trained together, which is the task en_mix):
 
 scale=paper: T5-base with 8 x 128 heads, 262,144 steps on the mixture of all eight tasks, each by
     its size. The paper starts from its C4 run of the same row: --config.train.init_from=RUN takes
-    the parameters and the vocabulary of that run. The captions say a
-    small model, the row's name T5 (Base). Not run by us; cost: 57 TFLOP a step (--describe).
-scale=small: wordnet_wic (7,018 pairs of WordNet's examples, in the form of WiC), about 4 minutes
-    on two CPU cores, from scratch. Its accuracy says nothing about WiC.
+    the parameters and the vocabulary of that run. The captions say a small model, the row's name
+    T5 (Base). Not run by us; cost: 57 TFLOP a step (--describe).
+scale=small: wordnet_wic (7,018 pairs of WordNet's examples, in the form of WiC), about 1 to 2
+    minutes of training steps on two CPU cores, from scratch. Its accuracy says nothing about WiC.
 scale=tiny: for tests.
 
 Sources of the numbers: comments in `common.py` (paper / T2T or T5 / ours).
