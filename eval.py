@@ -3,6 +3,7 @@
 python eval.py --workdir=runs/ende [--split=test] [--beam=4] [--alpha=0.6] [--average=3]
 python eval.py --row=wmt_ende/random+vanilla --scale=small
 python eval.py --render
+python eval.py --html=results.html
 
 Everything needed is in the run directory. Figures go to results/runs.jsonl; the tables in
 results/ and in the README are made from that file alone. --row does a whole row: it trains the
@@ -30,18 +31,21 @@ AVERAGE = flags.DEFINE_integer("average", 1, "score the mean of the last N check
 GLOVE = flags.DEFINE_string("glove", "", "file of word vectors, for replies: glove.6B.300d.txt")
 RESULTS = flags.DEFINE_string("results", "results", "directory of the run store and the tables")
 RENDER = flags.DEFINE_bool("render", False, "only render the tables again")
+HTML = flags.DEFINE_string("html", "", "also write all tables, curves and samples to this file")
+RUNS = flags.DEFINE_string("runs", "runs", "for --html: the folder of the run directories")
 
 
 def main() -> None:
-    if RENDER.value == bool(WORKDIR.value or ROW.value):
+    scoring = bool(WORKDIR.value or ROW.value)
+    if scoring == RENDER.value and not (HTML.value and not scoring):
         raise UserError(
             "name a run to score, --workdir=runs/NAME, or a row, --row=TASK/VARIANT, or give "
-            "--render alone"
+            "--render or --html=FILE alone"
         )
     from synth import report
 
     results_dir = Path(RESULTS.value)
-    if not RENDER.value:
+    if scoring:
         from synth.rundir import RunDir
 
         settings = dict(
@@ -55,6 +59,8 @@ def main() -> None:
         run = _trained_row() if ROW.value else RunDir(WORKDIR.value)
         report.score(run, results_dir, cli.command(), **settings)
     report.render(results_dir)
+    if HTML.value:
+        report.write_page(results_dir, Path(HTML.value), Path(RUNS.value))
 
 
 def _trained_row():

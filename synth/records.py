@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 
+from data.tokenizer import Tokenizer
 from synth import configuration
 from synth.evaluation import Scored
 from synth.results import Record
@@ -55,7 +56,7 @@ def make_records(run: RunDir, scored: Scored, eval_command: str) -> list[Record]
         n_items=scored.n_items,
         test_set_sha256=scored.sha256,
         params=scored.params,
-        versions=versions(),
+        versions=versions() | {"vocabulary": Tokenizer.load(run.vocabulary).hash},
         commit=commit,
         dirty=dirty,
         device=device(),

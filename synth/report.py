@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from data.errors import DataError
 from synth import results
 from synth.progress import say
 
@@ -60,3 +62,41 @@ def render(results_dir: Path) -> None:
         say(f"note: {line}")
     changed = results.render(results_dir, readme if has_place else None)
     say("tables: " + (", ".join(map(str, changed)) if changed else "nothing has changed"))
+
+
+def write_page(results_dir: Path, path: Path, runs_dir: Path) -> None:
+    """Writes one HTML file of all tables, with the curves and samples of the runs below a folder.
+
+    Raises:
+      ResultsError: if the store has lines that are no records.
+    """
+    directories = sorted(runs_dir.iterdir()) if runs_dir.is_dir() else []
+    directories = [directory for directory in directories if (directory / "run.json").is_file()]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for problem in results.write_html(results_dir, path, directories, _texts(directories)):
+        say(f"note: {problem}")
+    say(f"page: {path}")
+
+
+def _texts(directories: Iterable[Path]) -> dict[tuple[str, str, str], results.Text]:
+    """The text that the outputs of these runs are of, where it is at hand."""
+    from data import sources, tasks
+    from synth.rundir import RunDir
+
+    texts = {}
+    for directory in directories:
+        data = RunDir(directory).info().config.data
+        dataset = tasks.get_task(data.task).dataset(data.dataset)
+        key = (data.task, dataset.name, dataset.scored)
+        if key in texts or dataset.parts:
+            continue
+        try:
+            text = sources.open_split(dataset, dataset.scored, data_dir=data.data_dir)
+        except DataError as error:
+            say(f"note: no samples of {directory}: {error}")
+            continue
+        examples = list(sources.read_all(text))
+        if all({"inputs", "targets"} <= example.keys() for example in examples):
+            columns = ([example[side] for example in examples] for side in ("inputs", "targets"))
+            texts[key] = results.Text(*columns)
+    return texts

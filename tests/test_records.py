@@ -12,6 +12,7 @@ import pytest
 from conftest import ROOT, cut_text, evaluate_one
 
 from data import sources, tasks
+from data.tokenizer import Tokenizer
 from synth import evaluation, records, results
 from synth.rundir import RunDir, RunInfo
 
@@ -45,6 +46,7 @@ def test_every_figure_becomes_a_record_of_the_run(trained_lm, scored_lm):
         assert record.empty_outputs is None
         assert record.device.startswith("8 x cpu")
         assert record.versions["jax"] == jax.__version__
+        assert record.versions["vocabulary"] == Tokenizer.load(trained_lm.vocabulary).hash
         assert record.sums["lines"] == 23
         assert math.isclose(record.sums["nll"] / record.sums["tokens"], found[3].value)
         assert record.train_seconds is not None

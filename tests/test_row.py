@@ -1,7 +1,9 @@
 """A row of a table with one command, and what evaluation can do beside the usual."""
 
+import html
 import json
 import re
+import shutil
 
 import jax
 import numpy as np
@@ -9,7 +11,8 @@ import pytest
 from conftest import ROOT, cut_text, evaluate_one
 
 from data import sources
-from synth import evaluation, outputs, row, training
+from synth import evaluation, report, row, training
+from synth import outputs as outputs_module
 from synth.decoding import Search
 from synth.errors import UserError
 from synth.rundir import RunDir
@@ -91,7 +94,7 @@ def test_interrupted_decoding_goes_on_after_what_is_there(trained_ende, short_te
 
     def write(part=None, text=text):
         model = (experiment, params, fixed)
-        return outputs.write_outputs(*model, text, search, batch_tokens=512, part=part)
+        return outputs_module.write_outputs(*model, text, search, batch_tokens=512, part=part)
 
     whole = write()
     part = tmp_path / "outputs.part"
@@ -132,3 +135,24 @@ def test_a_mixture_is_scored_part_by_part(tiny, short_text, tmp_path):
         targets = [e["targets"] for e in whole.__getitems__(range(23))]
         right = sum(a == b for a, b in zip(written, targets, strict=True))
         assert part.figures[0].value == pytest.approx(100 * right / 23)
+
+
+def test_a_page_shows_tables_curves_and_samples_of_the_runs(trained_ende, tmp_path, short_text):
+    for name in ("paper.json", "runs.jsonl"):
+        shutil.copy(ROOT / "results" / name, tmp_path)
+    run = RunDir(shutil.copytree(trained_ende.path, tmp_path / "runs" / "ende"))
+    (tmp_path / "runs" / "no-run").mkdir()
+    with cut_text():
+        experiment = load_trained(run, "last")[0]
+    dataset = experiment.dataset
+    whole = sources.open_split(dataset, "test", data_dir=experiment.config.data.data_dir)
+    run.eval.mkdir(exist_ok=True)
+    outputs = [f"Ausgabe {n}" for n in range(len(whole))]
+    (run.eval / "test-step4-beam4-alpha0.6.txt").write_text("\n".join(outputs) + "\n", "utf-8")
+    page = tmp_path / "new" / "page.html"
+    report.write_page(tmp_path, page, tmp_path / "runs")
+    text = page.read_text("utf-8")
+    first = html.escape(whole.__getitems__([0])[0]["targets"])
+    for part in ("<svg", "random+vanilla", "Ausgabe 0", first, "27.67"):
+        assert part in text
+    report.write_page(tmp_path, page, tmp_path / "none")
