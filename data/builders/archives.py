@@ -66,7 +66,7 @@ def placed_or_downloaded(archive: Archive, dl_manager: Any) -> Path:
         return Path(os.fspath(dl_manager.download(archive.url)))
     except (requests.RequestException, tfds.download.DownloadError) as error:
         raise DataError(
-            f"{archive.url} cannot be downloaded ({error}): download it elsewhere and put it, not "
+            f"{archive} cannot be downloaded ({error}): download it elsewhere and put it, not "
             f"unpacked, into {path.parent} as {archive.filename}"
         ) from error
 

@@ -92,6 +92,11 @@ class PersonaChat(tfds.core.GeneratorBasedBuilder):
     ]
     MANUAL_DOWNLOAD_INSTRUCTIONS = "Without network: put the archive there, not unpacked."
 
+    @property
+    def archives(self) -> tuple[Archive, ...]:
+        """What it reads, for those who have to get it."""
+        return (SOURCES[self.builder_config.name].archive,)
+
     def _info(self) -> tfds.core.DatasetInfo:
         features = {field: tfds.features.Text() for field in FIELDS[self._form]}
         return tfds.core.DatasetInfo(

@@ -44,8 +44,13 @@ def archives_of(builder: Any, *, manual_dir: Path, download_dir: Path) -> list[A
     """The archives that the builder's config needs, in the order in which it asks for them."""
     # What is registered for other sets counts, too: half of WMT'14 is registered for WMT'13.
     registered = {**checksums.get_all_url_infos(), **(builder.url_infos or {})}
+    # Builders of ours know the hashes of theirs themselves: TFDS registers none without a size.
+    own = {archive.url: archive for archive in getattr(builder, "archives", ())}
     find = _Finder(builder.name, manual_dir, download_dir)
-    return [find(url, registered.get(url)) for url in _urls(builder, manual_dir)]
+    return [
+        find.own(own[url]) if url in own else find(url, registered.get(url))
+        for url in _urls(builder, manual_dir)
+    ]
 
 
 def check_sizes(archives: Iterable[Archive]) -> None:
@@ -99,6 +104,18 @@ class _Finder:
         self._owner = owner
         self._manual_dir = manual_dir
         self._folders = (download_dir / owner, download_dir)
+
+    def own(self, archive: Any) -> Archive:
+        """Of a builder of ours, which looks into the manual directory only."""
+        path = self._manual_dir / archive.filename
+        return Archive(
+            name=archive.filename,
+            size=archive.size,
+            sha256=archive.sha256,
+            url=archive.url,
+            owner=self._owner,
+            path=path if path.exists() else None,
+        )
 
     def __call__(self, url: str, registered: Any) -> Archive:
         name = Path(urllib.parse.urlsplit(url).path).name
