@@ -15,6 +15,7 @@ import jax
 
 from data.tokenizer import Tokenizer
 from synth import configuration
+from synth.configuration import Config
 from synth.evaluation import Scored
 from synth.results import Record
 from synth.rundir import RunDir, RunInfo
@@ -40,31 +41,55 @@ _NO_OVERRIDE = (
 def make_records(run: RunDir, scored: Scored, eval_command: str) -> list[Record]:
     """One record per figure of an evaluation."""
     info = run.info()
-    config = info.config
-    commit, dirty = git_state()
-    common: dict[str, Any] = dict(
+    return _records(
+        info.config,
+        scored,
         run=config_hash(info),
+        overrides=recorded_overrides(info, scored.step),
+        params=scored.params,
+        versions=versions() | {"vocabulary": Tokenizer.load(run.vocabulary).hash},
+        train_seconds=train_seconds(run, scored.step),
+        command=info.command,
+        eval_command=eval_command,
+    )
+
+
+def make_outside_records(
+    config: Config, overrides: dict[str, Any], scored: Scored, system: str, eval_command: str
+) -> list[Record]:
+    """Records of outputs that another system made; `system` keeps its row apart from ours."""
+    (path,) = scored.files
+    return _records(
+        config,
+        scored,
+        run=hashlib.sha256(path.read_bytes()).hexdigest()[:12],
+        overrides=overrides | ({"system": system} if system else {}),
+        params=None,
+        versions=versions(),
+        train_seconds=None,
+        command=eval_command,
+        eval_command=eval_command,
+    )
+
+
+def _records(config: Config, scored: Scored, **common: Any) -> list[Record]:
+    commit, dirty = git_state()
+    common |= dict(
         task=config.data.task,
         variant=config.model.attention.variant,
         mix=config.model.attention.mix,
         scale=config.scale,
-        overrides=recorded_overrides(info, scored.step),
         seed=config.seed,
         step=scored.step,
         dataset=scored.dataset,
         split=scored.split,
         n_items=scored.n_items,
         test_set_sha256=scored.sha256,
-        params=scored.params,
-        versions=versions() | {"vocabulary": Tokenizer.load(run.vocabulary).hash},
         commit=commit,
         dirty=dirty,
         device=device(),
         date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        train_seconds=train_seconds(run, scored.step),
         eval_seconds=round(scored.seconds, 1),
-        command=info.command,
-        eval_command=eval_command,
     )
     return [
         Record(

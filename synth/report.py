@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 from data.errors import DataError
 from synth import results
 from synth.progress import say
+from synth.results.store import canonical
 
 if TYPE_CHECKING:  # evaluation brings JAX, which rendering tables does not need
+    from synth.configuration import Flag
     from synth.evaluation import Scored
     from synth.rundir import RunDir
 
@@ -46,6 +48,33 @@ def score(run: RunDir, results_dir: Path, command: str, **settings: Any) -> None
     for scored in evaluation.evaluate(run, **settings):
         print(scored_text(run.path, scored), f"  {store}", sep="\n", flush=True)
         results.append(store, records.make_records(run, scored, command))
+
+
+def score_predictions(
+    path: Path, flag: Flag, results_dir: Path, command: str, *, system: str, **settings: Any
+) -> None:
+    """Scores outputs made elsewhere as `score` does ours; see `synth.predictions`."""
+    from synth import predictions, records
+
+    results.check(results_dir)
+    store, config = results_dir / "runs.jsonl", flag.value()
+    scored = predictions.score_predictions(path, config, **settings)
+    print(scored_text(path, scored), f"  {store}", sep="\n", flush=True)
+    overrides = {key: value for key, value in flag.overrides.items() if key != "data.data_dir"}
+    results.append(store, records.make_outside_records(config, overrides, scored, system, command))
+
+
+def compare(results_dir: Path, command: str) -> None:
+    """Appends p-values against vanilla to the store, of all figures whose lines are at hand."""
+    from synth import comparison
+
+    store = results_dir / "runs.jsonl"
+    known = results.load(store)
+    made = results.p_records(known, comparison.compare, eval_command=command)
+    old = {(record.identity, record.step, canonical(record.sums)) for record in known}
+    new = [r for r in made if (r.identity, r.step, canonical(r.sums)) not in old]
+    say(f"{len(new)} new p-values, {len(made) - len(new)} known")
+    results.append(store, new)
 
 
 def render(results_dir: Path) -> None:

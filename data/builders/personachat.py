@@ -95,7 +95,7 @@ class PersonaChat(tfds.core.GeneratorBasedBuilder):
     @property
     def archives(self) -> tuple[Archive, ...]:
         """What it reads, for those who have to get it."""
-        return (SOURCES[self.builder_config.name].archive,)
+        return (SOURCES[self._form].archive,)
 
     def _info(self) -> tfds.core.DatasetInfo:
         features = {field: tfds.features.Text() for field in FIELDS[self._form]}
