@@ -23,8 +23,8 @@ demo: $(VENV)/.installed
 	$(RUN) eval.py --workdir=$(WORKDIR)
 
 test: lint
-	@echo "--- running the tests"
-	$(RUN) -m pytest
+	@echo "--- running the tests, two files at a time"
+	$(RUN) -m pytest -n 2 --dist loadfile
 
 # TFDS' own builders need TensorFlow; nothing else does, so it has an environment of its own.
 test-prepare: $(VENV)-prepare/.installed

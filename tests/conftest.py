@@ -15,6 +15,7 @@ import dataclasses
 import multiprocessing
 import multiprocessing.forkserver
 import runpy
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -29,6 +30,9 @@ import pytest
 from data import sources
 from synth import configuration, evaluation, training
 from synth.rundir import RunDir, RunInfo
+
+# A test run that was started in the background ignores interrupts; runs that are tested must not.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).parents[1]
 # Prepared text, vocabularies and compiled programs; kept between test runs, since they are keyed

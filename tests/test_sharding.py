@@ -14,9 +14,9 @@ from jax.sharding import PartitionSpec
 from test_training import NO_DROPOUT, SMOOTH_ADAM, assert_close, some_batches
 
 from data.sources import read_all
-from synth import training
+from synth import evaluation, training
 from synth.errors import UserError
-from synth.experiment import Experiment, TrainState, make_experiment, open_split
+from synth.experiment import Experiment, TrainState, make_experiment
 from synth.likelihood import line_likelihoods
 from synth.rundir import RunDir
 from synth.sharding import make_mesh, to_devices
@@ -222,7 +222,7 @@ def test_a_run_goes_on_and_is_scored_on_another_mesh(tiny, tmp_path, short_text)
     other = make_experiment(info.config)
     assert dict(other.mesh.shape) == {"data": 2, "fsdp": 2, "tensor": 2}
     _, loss = _validation(run)
-    text = open_split(experiment, "validation")
+    text = evaluation.open_split(experiment, "validation")
     nll_N, tokens_N, _ = line_likelihoods(experiment, params, fixed, text, list(read_all(text)))
     assert np.isclose(nll_N.sum() / tokens_N.sum(), loss, rtol=1e-5)
 
