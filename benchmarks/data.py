@@ -29,11 +29,10 @@ import numpy as np
 import sentencepiece
 from tabulate import tabulate
 
-from data import batching, command, pipelines
+from data import batching, command, pipelines, show
 from data.batching import Batch, Layout
-from data.sources import Split, open_split
-from data.tasks import get_task
-from data.tokenizer import Tokenizer, load_or_train
+from data.sources import Split
+from data.tokenizer import Tokenizer
 
 TASKS = ("wmt_ende", "lm1b", "c4", "cnn_dailymail", "glue", "imdb")
 ROUNDS = 5
@@ -57,34 +56,26 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def measure(name: str, args: argparse.Namespace) -> Iterator[tuple[Any, ...]]:
     """Rows of the table for one task."""
-    task = get_task(name)
-    config = command.config_of(name, "small")
-    dataset = task.dataset(config.data.dataset)
-    split = open_split(dataset, "train", data_dir=args.data_dir)
-    tokenizer = load_or_train(
-        task, dataset, vocab_size=config.data.vocab_size, data_dir=args.data_dir
-    )
-    layout = batching.make_layout(
-        task, max_length=config.model.max_length, data=config.data.to_dict()
-    )
+    view = show.open_view(name, data_dir=args.data_dir, scale="small")
+    text = (view.split, view.tokenizer, view.layout)
 
     def ours() -> Iterator[Batch]:
-        window = config.data.window
-        return iter(pipelines.train_batches(split, tokenizer, layout, window=window, seed=0))
+        return iter(pipelines.train_batches(*text, window=view.window, seed=view.seed))
 
     ways: dict[str, Callable[[], Iterator[Batch]]] = {
         "ours": ours,
-        "plain loop": lambda: plain_loop(split, tokenizer, layout),
+        "plain loop": lambda: plain_loop(*text),
     }
-    if importlib.util.find_spec("tensorflow") and layout.kind in ("seq2seq", "classification"):
-        ways["tf.data"] = lambda: tf_data(split, tokenizer, layout)
+    kind = view.layout.kind
+    if importlib.util.find_spec("tensorflow") and kind in ("seq2seq", "classification"):
+        ways["tf.data"] = lambda: tf_data(*text)
     rates = timed({way: make() for way, make in ways.items()})
     for way, (examples, tokens, fill) in rates.items():
         ratio = rates["ours"][1] / tokens
-        examples_text = "-" if layout.kind == "span_corruption" else f"{examples:,.0f}"
+        examples_text = "-" if kind == "span_corruption" else f"{examples:,.0f}"
         yield (
             name,
-            dataset.name,
+            view.dataset.name,
             way,
             examples_text,
             f"{tokens:,.0f}",

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import importlib
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NoReturn
 
 from data.errors import DataError
@@ -74,12 +72,6 @@ def config_of(task: str, scale: str) -> Any:
         return module.get_config(f"vanilla,scale={scale}")
     except ValueError as error:
         raise DataError(str(error)) from error
-
-
-def sha256(path: Path) -> str:
-    """The hash of a file, in hex."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _stop(number: int, frame: Any) -> NoReturn:

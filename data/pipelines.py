@@ -20,7 +20,8 @@ import numpy as np
 from data import batching
 from data.batching import Batch, Ids, Layout
 from data.errors import DataError
-from data.sources import Split, read_all
+from data.sources import Split
+from data.tasks.task import Example
 from data.tokenizer import Tokenizer
 
 _SHUFFLE, _PLAN = 0, 1  # what a seed is used for
@@ -183,7 +184,7 @@ class EvalBatches:
 
 
 def eval_batches(
-    split: Split,
+    examples: Sequence[Example],
     tokenizer: Tokenizer,
     layout: Layout,
     *,
@@ -192,7 +193,7 @@ def eval_batches(
     sources_only: bool = False,
     skip: Collection[int] = (),
 ) -> EvalBatches:
-    """All of a split, held in memory: the same batches on every process, of each its own rows.
+    """All examples of a split, in memory: the same batches on every process, of each its own rows.
 
     Examples are sorted by length into buckets. Each batch has `index` [B], the example's number
     in the split or -1 for a row that only fills up, and the arrays of `train_batches`. A row
@@ -204,16 +205,16 @@ def eval_batches(
     _check_processes(process_index, process_count, layout.batch_multiple)
     if sources_only and layout.kind == "language_model":
         raise DataError("sources_only: a language model has no inputs")
-    if not len(split):
+    if not examples:
         raise DataError("there is no example to evaluate: the split is empty")
-    ids_of = batching.encode(list(read_all(split)), tokenizer)
+    ids_of = batching.encode(examples, tokenizer)
     if layout.kind == "span_corruption":
         rng = np.random.default_rng(0)
         ids_of = batching.corrupted(ids_of["targets"], layout, rng, tokenizer.sentinels)
-    examples = len(ids_of["targets"])
+    count = len(ids_of["targets"])
     if sources_only:
         del ids_of["targets"]
-    cut_N = np.zeros(examples, bool)
+    cut_N = np.zeros(count, bool)
     for side, ids in ids_of.items():
         longest = layout.longest(side)
         cut_N |= batching.side_lengths_N(ids) > longest
@@ -221,7 +222,7 @@ def eval_batches(
     batches = _sorted_batches(ids_of, layout, skip)
     return EvalBatches(
         [batching.own_rows(batch, process_index, process_count) for batch in batches],
-        examples=examples,
+        examples=count,
         truncated=int(cut_N.sum()),
     )
 

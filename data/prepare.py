@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from data import command
 from data.errors import DataError
+from data.files import sha256
 from data.tasks import TASKS, get_task
 from data.tasks.task import Dataset, Task
 
@@ -154,8 +155,9 @@ def _preparation(dataset: Dataset, request: Request) -> Preparation | None:
         _say(f"{dataset.name}: a stand-in, made in seconds where it is not there yet")
         return None
     from data.preparation import building
+    from data.sources import find_prepared
 
-    if building.prepared(dataset, request.data_dir):
+    if find_prepared(dataset, request.data_dir) is not None:
         _say(f"{dataset.name}: prepared already under {request.data_dir}")
         return None
     preparation = building.Preparation(
@@ -237,7 +239,7 @@ def _make_vocabulary(dataset: Dataset, request: Request) -> None:
     _say(
         f"{dataset.name}: its vocabulary",
         f"{tokenizer.vocab_size:,} pieces, sha256 {tokenizer.hash}",
-        *(f"kept in {path}" for path in paths if command.sha256(path) == tokenizer.hash),
+        *(f"kept in {path}" for path in paths if sha256(path) == tokenizer.hash),
     )
 
 

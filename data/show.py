@@ -53,7 +53,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise DataError(f"--n={args.n} must be at least 0")
     if args.plot and (Path(args.plot).is_dir() or not Path(args.plot).suffix):
         raise DataError(f"--plot={args.plot} must be a file with an ending, as lengths.png")
-    view = _view(args)
+    view = open_view(
+        args.task,
+        data_dir=args.data_dir,
+        dataset=args.dataset,
+        split=args.split,
+        scale=args.scale,
+    )
     print(_title(view), end="\n\n")
     for text in _examples(view, args.n):
         print(text, end="\n\n")
@@ -83,20 +89,38 @@ def _flags() -> argparse.ArgumentParser:
     return flags
 
 
-def _view(args: argparse.Namespace) -> View:
-    task = get_task(args.task)
-    stand_in = any(dataset.stand_in for dataset in task.datasets)
-    config = command.config_of(task.name, args.scale or ("small" if stand_in else "paper"))
-    dataset = task.dataset(args.dataset or config.data.dataset)
-    split = open_split(dataset, args.split, data_dir=args.data_dir)
-    tokenizer = load_or_train(
-        task, dataset, vocab_size=config.data.vocab_size, data_dir=args.data_dir
-    )
-    layout = batching.make_layout(
-        task, max_length=config.model.max_length, data=config.data.to_dict()
-    )
+def open_view(
+    name: str,
+    *,
+    data_dir: str,
+    dataset: str | None = None,
+    split: str = "train",
+    scale: str | None = None,
+) -> View:
+    """A split of a task as its config at `scale` sees it.
+
+    Args:
+      name: of the task.
+      data_dir: where data is kept.
+      dataset: its name; None takes that of the config.
+      split: train, validation or test.
+      scale: None takes small, or paper where the task has no stand-in.
+    """
+    task = get_task(name)
+    stand_in = any(known.stand_in for known in task.datasets)
+    config = command.config_of(name, scale or ("small" if stand_in else "paper"))
+    chosen = task.dataset(dataset or config.data.dataset)
     return View(
-        task, dataset, args.split, split, tokenizer, layout, config.data.window, config.seed
+        task=task,
+        dataset=chosen,
+        split_name=split,
+        split=open_split(chosen, split, data_dir=data_dir),
+        tokenizer=load_or_train(task, chosen, vocab_size=config.data.vocab_size, data_dir=data_dir),
+        layout=batching.make_layout(
+            task, max_length=config.model.max_length, data=config.data.to_dict()
+        ),
+        window=config.data.window,
+        seed=config.seed,
     )
 
 

@@ -212,29 +212,30 @@ def open_builder(dataset: Dataset, data_dir: str | os.PathLike[str]) -> Any:
     data_dir = Path(data_dir).expanduser()
     if dataset.stand_in:
         return tfds.builder_from_directory(builders.prepare_stand_in(dataset.tfds_name, data_dir))
-    return _readable(dataset, _prepared(dataset, data_dir), data_dir)
-
-
-def _prepared(dataset: Dataset, data_dir: Path) -> Any:
-    from tensorflow_datasets.core import read_only_builder, registered
-
-    try:
-        return read_only_builder.builder_from_files(dataset.tfds_name, data_dir=data_dir)
-    except registered.DatasetNotFoundError as error:
+    builder = find_prepared(dataset, data_dir)
+    if builder is None:
         raise DataError(
             f"the data set {dataset.name} ({dataset.tfds_name} of TFDS) is not prepared under "
             f"data_dir={data_dir}. " + _how_to_prepare(dataset, data_dir)
-        ) from error
+        )
+    return _readable(dataset, builder, data_dir)
+
+
+def find_prepared(dataset: Dataset, data_dir: Path) -> Any:
+    """The read-only builder of a prepared set, or None; a `DataError` for half a set."""
+    from tensorflow_datasets.core import read_only_builder, registered
+
+    folder = data_dir / dataset.tfds_name
+    try:
+        return read_only_builder.builder_from_files(dataset.tfds_name, data_dir=data_dir)
+    except registered.DatasetNotFoundError:
+        if not (versions := sorted(folder.glob("[0-9]*.[0-9]*.[0-9]*"))):
+            return None
+        why = f"{versions[0].name} lacks its dataset_info.json"
     except Exception as error:  # whatever TFDS stumbles over in files that are not whole
-        raise damaged(dataset, data_dir, error) from error
-
-
-def damaged(dataset: Dataset, data_dir: Path, error: Exception | str) -> DataError:
-    """For a folder that holds no whole data set."""
-    reason = (str(error) or repr(error)).splitlines()[0][:200]
-    return DataError(
-        f"{data_dir / dataset.tfds_name} holds no whole data set ({reason}): remove that folder, "
-        "then prepare it again"
+        why = (str(error) or repr(error)).splitlines()[0][:200]
+    raise DataError(
+        f"{folder} holds no whole data set ({why}): remove that folder, then prepare it again"
     )
 
 

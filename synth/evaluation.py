@@ -152,7 +152,7 @@ def _score(model: _Model, run: RunDir, dataset: Dataset, split: str) -> Scored:
         part = path.with_suffix(".part")
         outputs = write_outputs(
             *trained,
-            text,
+            examples,
             model.search,
             batch_tokens=experiment.config.decode.batch_tokens,
             part=part,
@@ -168,11 +168,11 @@ def _score(model: _Model, run: RunDir, dataset: Dataset, split: str) -> Scored:
     settings: dict[str, Any] = dict(path=stem, settings=model.chosen)
     if "perplexity" in task.metrics:
         settings["path"] = stem.with_name(f"{stem.name}-nll.jsonl")
-        figures += likelihood.score_likelihood(*trained, text, examples, **settings)
+        figures += likelihood.score_likelihood(*trained, examples, **settings)
         files.append(settings["path"])
     if "accuracy" in task.metrics:
         settings["path"] = stem.with_name(f"{stem.name}-labels.jsonl")
-        figures += likelihood.score_labels(*trained, text, examples, **settings)
+        figures += likelihood.score_labels(*trained, examples, **settings)
         files.append(settings["path"])
     if text.invalid:
         say(f"{len(text.invalid)} lines of {split} are not UTF-8; their bad bytes became U+FFFD")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import jax
@@ -15,7 +15,7 @@ from jax.sharding import Mesh
 
 from data import pipelines, sources, tasks, tokenizer
 from data.batching import Layout, make_layout
-from data.tasks.task import Dataset, Task
+from data.tasks.task import Dataset, Example, Task
 from synth import sharding
 from synth.compilation import jit
 from synth.configuration import Config
@@ -222,15 +222,15 @@ def layout(config: Config, task: Task, batch_tokens: int | None = None) -> Layou
 
 def evaluation_batches(
     experiment: Experiment,
-    text: sources.Split,
+    examples: Sequence[Example],
     *,
     batch_tokens: int | None = None,
     sources_only: bool = False,
     skip: Collection[int] = (),
 ) -> pipelines.EvalBatches:
-    """Every example of a split but `skip` once; of each batch the rows of this process."""
+    """Every one of the examples but `skip` once; of each batch the rows of this process."""
     return pipelines.eval_batches(
-        text,
+        examples,
         experiment.tokenizer,
         layout(experiment.config, experiment.task, batch_tokens),
         sources_only=sources_only,

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from data.sources import Split
 from data.tasks.task import Example
 from synth.experiment import Experiment, evaluation_batches, layout
 from synth.files import write_text
@@ -25,8 +24,7 @@ def score_likelihood(
     experiment: Experiment,
     params: Any,
     fixed: Any,
-    text: Split,
-    lines: Sequence[Example],
+    examples: Sequence[Example],
     *,
     path: Path,
     settings: dict[str, Any],
@@ -35,11 +33,11 @@ def score_likelihood(
 
     Args:
       experiment, params, fixed: the model.
-      text, lines: the split, and its examples in order.
+      examples: of the split, in order.
       path: a file of JSON Lines.
       settings: kept with the figures.
     """
-    nll_N, tokens_N, scored_lines = line_likelihoods(experiment, params, fixed, text, lines)
+    nll_N, tokens_N, scored_lines = line_likelihoods(experiment, params, fixed, examples)
     words = size = 0  # of span corruption: blocks of running text have no words of their own
     if scored_lines:
         words, size = text_counts(line.replace("\n", " ") for line in scored_lines)
@@ -54,7 +52,7 @@ def score_likelihood(
 
 
 def line_likelihoods(
-    experiment: Experiment, params: Any, fixed: Any, text: Split, lines: Sequence[Example]
+    experiment: Experiment, params: Any, fixed: Any, examples: Sequence[Example]
 ) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """For each example of a split: nats (float64), tokens with EOS (int), and the text they cover.
 
@@ -62,13 +60,13 @@ def line_likelihoods(
     beginning is given; so that per-word and per-byte figures count what was scored. Of span
     corruption it is empty: its examples are blocks.
     """
-    batches = evaluation_batches(experiment, text)
+    batches = evaluation_batches(experiment, examples)
     nll_step = make_nll_step(experiment)
     nll_N = np.zeros(batches.examples)
     tokens_N = np.zeros(batches.examples, np.int64)
     scored = []
     if experiment.task.kind != "span_corruption":
-        scored = [example["targets"] for example in lines]
+        scored = [example["targets"] for example in examples]
     longest = layout(experiment.config, experiment.task).longest("targets")
 
     def step(batch):
@@ -89,16 +87,15 @@ def score_labels(
     experiment: Experiment,
     params: Any,
     fixed: Any,
-    text: Split,
-    lines: Sequence[Example],
+    examples: Sequence[Example],
     *,
     path: Path,
     settings: dict[str, Any],
 ) -> list[Figure]:
     """Accuracy of a classifier; the label of each line goes to `path`. Arguments as above."""
-    batches = evaluation_batches(experiment, text)
+    batches = evaluation_batches(experiment, examples)
     label_step = make_label_step(experiment)
-    label_N = np.array([example["label"] for example in lines])
+    label_N = np.array([example["label"] for example in examples])
     predicted_N = np.zeros(batches.examples, np.int64)
 
     def step(batch):

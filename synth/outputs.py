@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from data.sources import Split
+from data.tasks.task import Example
 from synth import lines
 from synth.decoding import Search, make_decoder
 from synth.experiment import Experiment, evaluation_batches
@@ -20,7 +21,7 @@ def write_outputs(
     experiment: Experiment,
     params: Any,
     fixed: Any,
-    text: Split,
+    examples: Sequence[Example],
     search: Search,
     *,
     batch_tokens: int,
@@ -30,7 +31,7 @@ def write_outputs(
 
     Args:
       experiment, params, fixed: the model.
-      text: the split; its targets are not looked at.
+      examples: of the split, in order; their targets are not looked at.
       search: how outputs are found.
       batch_tokens: input tokens decoded at once.
       part: where outputs are kept until all are there. What an interrupted call left in it is
@@ -40,7 +41,7 @@ def write_outputs(
     if known:
         say(f"going on after {len(known)} lines of {part}")
     batches = evaluation_batches(
-        experiment, text, batch_tokens=batch_tokens, sources_only=True, skip=known.keys()
+        experiment, examples, batch_tokens=batch_tokens, sources_only=True, skip=known.keys()
     )
     decode_batch = make_decoder(experiment, search)
 
@@ -57,7 +58,7 @@ def write_outputs(
         known |= found
         if part and jax.process_index() == 0:
             _append(part, found)
-    return [known[index] for index in range(len(text))]
+    return [known[index] for index in range(len(examples))]
 
 
 def _read(part: Path) -> dict[int, str]:

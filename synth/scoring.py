@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from data.tasks.task import Example, Task
-from synth.metrics.score import Result
+from synth.metrics.score import Result, Unavailable
 from synth.progress import say
 
 
@@ -81,9 +81,10 @@ def score_outputs(
 def _bleu(task: Task, outputs: Sequence[str], references: Sequence[str]) -> Mapping[str, Result]:
     from synth.metrics.bleu import compound_split_bleu, corpus_bleu
 
-    results: dict[str, Result] = dict(corpus_bleu(outputs, references))
-    for warning in getattr(results["bleu"], "warnings", ()):
+    scores = corpus_bleu(outputs, references)
+    for warning in scores["bleu"].warnings:
         say(f"note: {warning}")
+    results: dict[str, Result] = dict(scores)
     if task.target_language == "de":  # a recipe for German compounds
         results["bleu_tok_atat"] = compound_split_bleu(outputs, references, language="de")
     return results
@@ -107,10 +108,8 @@ def _metric(column: str) -> str:
 def _figures(results: Mapping[str, Result], settings: dict[str, Any]) -> list[Figure]:
     figures = []
     for metric, result in results.items():
-        if result.value is None:
-            say(f"{metric}: n/a, {getattr(result, 'reason', '')}")
+        if isinstance(result, Unavailable):
+            say(f"{metric}: n/a, {result.reason}")
             continue
-        empty = getattr(result, "n_empty", None)
-        signature = getattr(result, "signature", "")
-        figures.append(Figure(metric, result.value, signature, settings, {}, empty))
+        figures.append(Figure(metric, result.value, result.signature, settings, {}, result.n_empty))
     return figures

@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 from data import pipelines, report
+from data.sources import read_all
 from data.tasks import get_task
 from data.tokenizer import Tokenizer
 from synth import sharding
@@ -292,7 +293,8 @@ class Validation:
     def __init__(self, experiment: Experiment):
         self._experiment = experiment
         self._step = make_nll_step(experiment)
-        self._batches = evaluation_batches(experiment, open_split(experiment, "validation"))
+        examples = list(read_all(open_split(experiment, "validation")))
+        self._batches = evaluation_batches(experiment, examples)
 
     def __call__(self, state: TrainState) -> dict[str, float]:
         """Token-weighted over every example; what is longer than max_length counts cut."""

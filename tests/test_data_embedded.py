@@ -18,7 +18,7 @@ from data.errors import DataError
 from data.pipelines import eval_batches, plan_windows
 from data.report import fill_report
 from data.rows import ScalarRows, open_rows
-from data.sources import open_split
+from data.sources import open_split, read_all
 from data.tasks import get_task
 from data.tokenizer import load_or_train
 
@@ -113,7 +113,7 @@ def test_the_committed_text_becomes_full_batches(tmp_path):
     assert report.fill["inputs"] > 0.6 and report.fill["targets"] > 0.7, report
     assert report.too_long < 0.01 * report.examples and report.empty == 0, report
     test = open_split(dataset, "test", data_dir=tmp_path)
-    batches = eval_batches(test, tokenizer, layout)
+    batches = eval_batches(list(read_all(test)), tokenizer, layout)
     assert sum(int((batch["index"] >= 0).sum()) for batch in batches) == len(test) == 1543
 
 

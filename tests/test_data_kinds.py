@@ -13,7 +13,7 @@ from data import pipelines, span_corruption
 from data.batching import Layout
 from data.errors import DataError
 from data.report import fill_report
-from data.sources import TextSplit
+from data.sources import TextSplit, read_all
 from data.tasks.task import ToExamples, labelled, line, pair
 from data.tokenizer import EOS_ID, SENTINELS, train_tokenizer
 
@@ -50,6 +50,10 @@ class Case:
     @property
     def split(self) -> TextSplit:
         return TextSplit(ROWS, self.to_examples, identity="rows")
+
+    @property
+    def examples(self) -> list[Any]:
+        return list(read_all(self.split))
 
 
 CASES = {
@@ -146,7 +150,7 @@ def test_over_all_hosts_every_example_is_seen_once_per_epoch(case, tokenizer, ho
 def test_over_all_hosts_evaluation_covers_every_example_once(case, tokenizer, hosts):
     parts = [
         pipelines.eval_batches(
-            case.split, tokenizer, case.layout, process_index=index, process_count=hosts
+            case.examples, tokenizer, case.layout, process_index=index, process_count=hosts
         )
         for index in range(hosts)
     ]
@@ -211,7 +215,7 @@ def test_long_inputs_are_cut_and_counted_long_targets_left_out(tokenizer):
     (batch,) = window.batches
     cut = max(batch["inputs"].tolist(), key=lambda row: sum(map(bool, row)))
     assert 0 not in cut and cut[-1] == EOS_ID and len(cut) == 48
-    evaluated = pipelines.eval_batches(split, tokenizer, case.layout)
+    evaluated = pipelines.eval_batches(list(read_all(split)), tokenizer, case.layout)
     assert (evaluated.examples, evaluated.truncated) == (4, 2)
 
 
@@ -227,7 +231,7 @@ def test_what_is_reported_is_of_the_windows_seen(tokenizer):
 
 def test_evaluation_hides_the_same_spans_every_time(tokenizer):
     case = CASES["span_corruption"]
-    one, two = (pipelines.eval_batches(case.split, tokenizer, case.layout) for _ in range(2))
+    one, two = (pipelines.eval_batches(case.examples, tokenizer, case.layout) for _ in range(2))
     for batch, other in zip(one, two, strict=True):
         for key, array in batch.items():
             np.testing.assert_array_equal(array, other[key])

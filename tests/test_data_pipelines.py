@@ -15,7 +15,7 @@ from data import pipelines
 from data.batching import Layout
 from data.errors import DataError
 from data.report import fill_report
-from data.sources import TextSplit
+from data.sources import TextSplit, read_all
 from data.tasks.task import Kind, line, pair
 from data.tokenizer import EOS_ID, train_tokenizer
 
@@ -243,7 +243,11 @@ def test_evaluation_covers_every_example_once(tokenizer, kind, count):
     split = split_of(kind, list(zip(EN, DE, strict=True))[:count])
     halves = [
         pipelines.eval_batches(
-            split, tokenizer, Layout(kind=kind, **SHAPES), process_index=index, process_count=2
+            list(read_all(split)),
+            tokenizer,
+            Layout(kind=kind, **SHAPES),
+            process_index=index,
+            process_count=2,
         )
         for index in range(2)
     ]
@@ -265,11 +269,11 @@ def test_evaluation_covers_every_example_once(tokenizer, kind, count):
 def test_evaluation_cuts_long_examples_keeps_empty_ones_and_can_ignore_targets(tokenizer):
     split = split_of("seq2seq", [("a", "the " * 40), ("", "b"), ("page " * 40, "c")])
     layout = Layout(kind="seq2seq", **SHAPES)
-    both = pipelines.eval_batches(split, tokenizer, layout)
+    both = pipelines.eval_batches(list(read_all(split)), tokenizer, layout)
     assert (both.examples, both.truncated) == (3, 2)
     rows = {i: row for b in both for i, row in zip(b["index"], b["targets"], strict=True)}
     assert rows[0][-1] == EOS_ID and (rows[0] != 0).all() and len(rows[0]) == 32
-    sources = pipelines.eval_batches(split, tokenizer, layout, sources_only=True)
+    sources = pipelines.eval_batches(list(read_all(split)), tokenizer, layout, sources_only=True)
     assert sources.truncated == 1
     assert {key for batch in sources for key in batch} == {"inputs", "index"}
     shape_of = {i: b["inputs"].shape for b in sources for i in b["index"] if i >= 0}
@@ -292,5 +296,5 @@ def test_settings_that_do_not_fit_are_named(train, changes, message):
 
 def test_a_language_model_has_no_sources(tokenizer):
     with pytest.raises(DataError, match="a language model has no inputs"):
-        layout = Layout(kind="language_model", **SHAPES)
-        pipelines.eval_batches(SPLIT_OF["language_model"], tokenizer, layout, sources_only=True)
+        layout, split = Layout(kind="language_model", **SHAPES), SPLIT_OF["language_model"]
+        pipelines.eval_batches(list(read_all(split)), tokenizer, layout, sources_only=True)

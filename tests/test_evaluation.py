@@ -24,8 +24,7 @@ LINES = 23
 
 
 def likelihoods(experiment, params, fixed, text):
-    lines = list(sources.read_all(text))
-    return likelihood.line_likelihoods(experiment, params, fixed, text, lines)
+    return likelihood.line_likelihoods(experiment, params, fixed, list(sources.read_all(text)))
 
 
 @pytest.fixture(autouse=True)
@@ -188,7 +187,12 @@ def test_translations_do_not_depend_on_the_batch(babbler, beam):
 
     def translate(text, batch_tokens: int) -> list[str]:
         return write_outputs(
-            experiment, params, fixed, text, Search(**settings), batch_tokens=batch_tokens
+            experiment,
+            params,
+            fixed,
+            list(sources.read_all(text)),
+            Search(**settings),
+            batch_tokens=batch_tokens,
         )
 
     found = translate(text, 512)
@@ -241,7 +245,7 @@ def test_translations_do_not_see_the_references(trained_ende, babbler):
             experiment,
             params,
             fixed,
-            sources.TextSplit(part, as_it_is, identity="some"),
+            part,
             Search(extra_length=8),
             batch_tokens=512,
         )

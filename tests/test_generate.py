@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from conftest import cut_text, evaluate_one
 
+from data.sources import read_all
 from data.tokenizer import EOS_ID, SENTINELS
 from synth import evaluation, generation, lines, training
 from synth.decoding import Search, output_length
@@ -81,7 +82,7 @@ def test_translations_are_those_that_evaluation_scores(
     decode = experiment.config.decode
     search = Search(beam=beam, alpha=0.6, extra_length=decode.extra_length)
     with cut_text():
-        text = evaluation.open_split(experiment, "validation")
+        text = list(read_all(evaluation.open_split(experiment, "validation")))
         model = (experiment, lively_params(params), fixed)
         expected = write_outputs(*model, text, search, batch_tokens=decode.batch_tokens)
     capfd.readouterr()

@@ -21,7 +21,7 @@ from data import builders, prepare
 from data.command import Stopped
 from data.errors import DataError
 from data.preparation import archives, building
-from data.sources import open_split, read_all
+from data.sources import find_prepared, open_split, read_all
 from data.tasks import TASKS
 
 
@@ -123,7 +123,7 @@ def test_check_only_looks(run, tmp_path):
     out = run("--check")
     assert "not prepared yet" in out
     assert "nothing stands in the way" in out
-    assert building.prepared(toy_builder.TOYS, tmp_path / "data") is False
+    assert find_prepared(toy_builder.TOYS, tmp_path / "data") is None
     run()
     out = run("--check")
     assert "prepared already" in out
@@ -283,7 +283,7 @@ def test_a_stop_leaves_no_half_a_set_and_the_same_command_goes_on(run, tmp_path,
     assert "kept" in stopped.value.note
     assert "same command" in stopped.value.note
     assert path.exists()
-    assert not building.prepared(toy_builder.TOYS, tmp_path / "data")
+    assert find_prepared(toy_builder.TOYS, tmp_path / "data") is None
     monkeypatch.setattr(toy_builder, "before_row", lambda number: None)
     assert "as published" in run()
 

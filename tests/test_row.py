@@ -89,7 +89,7 @@ def test_an_average_is_a_figure_of_its_own(trained_lm, short_text):
 
 def test_interrupted_decoding_goes_on_after_what_is_there(trained_ende, short_text, tmp_path):
     experiment, _, params, fixed = load_trained(trained_ende, "last")
-    text = evaluation.open_split(experiment, "validation")
+    text = list(sources.read_all(evaluation.open_split(experiment, "validation")))
     search = Search(beam=1, extra_length=8)
 
     def write(part=None, text=text):

@@ -223,7 +223,7 @@ def test_a_run_goes_on_and_is_scored_on_another_mesh(tiny, tmp_path, short_text)
     assert dict(other.mesh.shape) == {"data": 2, "fsdp": 2, "tensor": 2}
     _, loss = _validation(run)
     text = evaluation.open_split(experiment, "validation")
-    nll_N, tokens_N, _ = line_likelihoods(experiment, params, fixed, text, list(read_all(text)))
+    nll_N, tokens_N, _ = line_likelihoods(experiment, params, fixed, list(read_all(text)))
     assert np.isclose(nll_N.sum() / tokens_N.sum(), loss, rtol=1e-5)
 
     more = tiny(ROW, changes | mesh_of(8, 1, 1) | {"train.num_steps": 4, "train.log_every": 1})

@@ -5,7 +5,6 @@ in an archive that leads out of a folder leads nowhere.
 """
 
 import dataclasses
-import hashlib
 import os
 import tarfile
 import zlib
@@ -17,6 +16,7 @@ import requests
 import tensorflow_datasets.public_api as tfds
 
 from data.errors import DataError
+from data.files import sha256
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -73,9 +73,7 @@ def placed_or_downloaded(archive: Archive, dl_manager: Any) -> Path:
 
 def check(path: Path, archive: Archive) -> None:
     """A `DataError` if the file is not the published one."""
-    with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != archive.sha256:
+    if (found := sha256(path)) != archive.sha256:
         raise DataError(
             f"{path} is not the archive published as {archive.filename}: it has sha256 {found}, "
             f"expected {archive.sha256}. Delete it, and download {archive.url} again"

@@ -43,12 +43,10 @@ class C4Json(tfds.core.ShardBasedBuilder):
     MANUAL_DOWNLOAD_INSTRUCTIONS = "Put files of allenai/c4, folder en, there, not unpacked."
 
     def _info(self) -> tfds.core.DatasetInfo:
-        return tfds.core.DatasetInfo(
-            builder=self,
+        return shards.info(
+            self,
             description="Pages of Common Crawl of April 2019, cleaned; English.",
-            features=tfds.features.FeaturesDict({"text": tfds.features.Text()}),
             homepage="https://huggingface.co/datasets/allenai/c4",
-            disable_shuffling=True,
         )
 
     def _shard_iterators_per_split(

@@ -52,12 +52,10 @@ class Lm1bShards(tfds.core.ShardBasedBuilder):
     MANUAL_DOWNLOAD_INSTRUCTIONS = f"Download {ARCHIVE.url} and put it there, not unpacked."
 
     def _info(self) -> tfds.core.DatasetInfo:
-        return tfds.core.DatasetInfo(
-            builder=self,
+        return shards.info(
+            self,
             description="Sentences of news, tokenized, in random order.",
-            features=tfds.features.FeaturesDict({"text": tfds.features.Text()}),
             homepage="http://www.statmt.org/lm-benchmark/",
-            disable_shuffling=True,
         )
 
     def _shard_iterators_per_split(

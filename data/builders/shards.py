@@ -7,10 +7,23 @@ writer of `ShardBasedBuilder` writes as it reads, which is what these helpers ar
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import tensorflow_datasets.public_api as tfds
+
 from data.errors import DataError
 
 # What TFDS takes: a number and the row.
 KeyedRow = tuple[int, dict[str, Any]]
+
+
+def info(builder: Any, *, description: str, homepage: str) -> tfds.core.DatasetInfo:
+    """What TFDS is to know of a set of such rows, kept in the order they come in."""
+    return tfds.core.DatasetInfo(
+        builder=builder,
+        description=description,
+        features=tfds.features.FeaturesDict({"text": tfds.features.Text()}),
+        homepage=homepage,
+        disable_shuffling=True,
+    )
 
 
 def rows(texts: Iterable[str]) -> Iterator[KeyedRow]:

@@ -11,8 +11,8 @@ from typing import Any
 import requests
 from tensorflow_datasets.core.download import checksums, resource
 
-from data.command import sha256
 from data.errors import DataError
+from data.files import sha256
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -16,10 +16,9 @@ from typing import Any
 
 import requests
 import tensorflow_datasets.public_api as tfds
-from tensorflow_datasets.core import read_only_builder, registered
 from tensorflow_datasets.core.download import download_manager, extractor, util
 
-from data import builders, sources
+from data import builders
 from data.builders.local import quiet
 from data.errors import DataError
 from data.preparation import archives, progress
@@ -38,20 +37,6 @@ _MISSING_TENSORFLOW = (
     "{name} is prepared by a builder of TFDS that needs TensorFlow: "
     "pip install -r requirements-prepare.txt (training and evaluation do without)"
 )
-
-
-def prepared(dataset: Dataset, data_dir: Path) -> bool:
-    """Whether the data set is below `data_dir`; a `DataError` for a folder that is not whole."""
-    try:
-        read_only_builder.builder_from_files(dataset.tfds_name, data_dir=data_dir)
-    except registered.DatasetNotFoundError:
-        for version in (data_dir / dataset.tfds_name).glob("[0-9]*.[0-9]*.[0-9]*"):
-            why = f"{version.name} lacks its dataset_info.json"
-            raise sources.damaged(dataset, data_dir, why) from None
-        return False
-    except Exception as error:
-        raise sources.damaged(dataset, data_dir, error) from error
-    return True
 
 
 class Preparation:
@@ -128,8 +113,8 @@ class Preparation:
                 raise DataError(
                     f"another process is preparing {self._builder.name} here: it holds {path}"
                 ) from error
-            except OSError:
-                pass  # a file system without locks
+            except OSError as error:
+                print(f"  no lock here ({error.strerror}): prepare this set in one process only")
             yield
 
     @contextlib.contextmanager

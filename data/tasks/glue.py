@@ -31,79 +31,87 @@ MOVIE_SENTIMENT = Dataset(
 )
 
 
-def _glue(
+_SITES = {"glue": "gluebenchmark.com", "super_glue": "super.gluebenchmark.com"}
+
+
+def part(
     name: str,
     to_examples: ToExamples,
     counts: Mapping[str, int],
     description: str,
     *,
-    validation: Mapping[str, str] | None = None,
+    benchmark: str = "glue",
+    tfds_config: str | None = None,
+    splits: Mapping[str, str] | None = None,
+    one_to_one: bool = True,
     disk_gb: float = 0.1,
 ) -> Dataset:
+    """A set of a benchmark; `splits` where TFDS has other ones than train and validation."""
     return Dataset(
         name=name,
-        tfds_name=f"glue/{name}",
-        split_of={"train": "train", **(validation or {"validation": "validation"})},
+        tfds_name=f"{benchmark}/{tfds_config or name}",
+        split_of={"train": "train", "validation": "validation", **(splits or {})},
         to_examples=to_examples,
+        one_to_one=one_to_one,
         scored="validation",
         counts=counts,
         disk_gb=disk_gb,
         description=description,
-        licence="its makers', see gluebenchmark.com; not redistributed here",
+        licence=f"its makers', see {_SITES[benchmark]}; not redistributed here",
     )
 
 
 GLUE_PARTS = (
-    _glue(
+    part(
         "cola",
         classification("cola", ["sentence"], ("unacceptable", "acceptable")),
         {"train": 8_551, "validation": 1_043},
         "CoLA: is a sentence of the linguistic literature grammatical?",
     ),
-    _glue(
+    part(
         "sst2",
         classification("sst2", ["sentence"], _SST2_LABELS),
         {"train": 67_349, "validation": 872},
         "SST-2: sentiment of phrases of film reviews",
     ),
-    _glue(
+    part(
         "mrpc",
         classification("mrpc", ["sentence1", "sentence2"], ("not_equivalent", "equivalent")),
         {"train": 3_668, "validation": 408},
         "MRPC: do two sentences of the news say the same?",
     ),
-    _glue(
+    part(
         "stsb",
         stsb,
         {"train": 5_749, "validation": 1_500},
         "STS-B: how similar two sentences are, from 0.0 to 5.0",
     ),
-    _glue(
+    part(
         "qqp",
         classification("qqp", ["question1", "question2"], ("not_duplicate", "duplicate")),
         {"train": 363_846, "validation": 40_430},
         "QQP: do two questions of Quora ask the same?",
         disk_gb=0.5,
     ),
-    _glue(
+    part(
         "mnli",
         classification("mnli", ["hypothesis", "premise"], NLI_LABELS),
         {"train": 392_702, "validation_matched": 9_815, "validation_mismatched": 9_832},
         "MNLI: does a premise entail a hypothesis? Genres of training, and others (mismatched)",
-        validation={
+        splits={
             "validation": "validation_matched",
             "validation_mismatched": "validation_mismatched",
         },
         disk_gb=2,
     ),
-    _glue(
+    part(
         "qnli",
         classification("qnli", ["question", "sentence"], QNLI_LABELS),
         {"train": 104_743, "validation": 5_463},
         "QNLI: does a sentence of Wikipedia answer a question?",
         disk_gb=0.2,
     ),
-    _glue(
+    part(
         "rte",
         classification("rte", ["sentence1", "sentence2"], RTE_LABELS),
         {"train": 2_490, "validation": 277},

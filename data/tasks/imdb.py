@@ -1,6 +1,9 @@
 """IMDB film reviews, an encoder-only task of the paper."""
 
-from data.tasks.task import ALL_SPLITS, EMBEDDED, Dataset, Task, labelled
+import dataclasses
+
+from data.tasks.glue import MOVIE_SENTIMENT
+from data.tasks.task import Dataset, Task, labelled
 
 IMDB = Task(
     name="imdb",
@@ -9,17 +12,11 @@ IMDB = Task(
     truncate_inputs=True,
     labels=("negative", "positive"),
     datasets=(
-        Dataset(
-            name="movie_sentiment",
-            tfds_name=EMBEDDED + "movie_sentiment",
-            split_of=ALL_SPLITS,
+        dataclasses.replace(
+            MOVIE_SENTIMENT,
             to_examples=labelled("text", "label"),
-            stand_in=True,
-            counts={"train": 7_978, "validation": 1_018, "test": 874},
             description="7,978 sentences of film reviews, embedded; its accuracy says nothing "
             "about whole reviews",
-            licence="MIT, the package's, which does not state the terms of the critics it quotes; "
-            "see data/corpora/licences",
         ),
         Dataset(
             name="imdb_reviews",

@@ -8,10 +8,10 @@ Resolution, its `en_mix` SQuAD and C4. The paper names GLUE and SuperGLUE only.
 """
 
 import dataclasses
-from collections.abc import Mapping
+import functools
 
-from data.tasks.glue import GLUE_PARTS, MOVIE_SENTIMENT
-from data.tasks.task import ALL_SPLITS, EMBEDDED, Dataset, Task, ToExamples, mixture
+from data.tasks.glue import GLUE_PARTS, MOVIE_SENTIMENT, part
+from data.tasks.task import ALL_SPLITS, EMBEDDED, Dataset, Task, mixture
 from data.tasks.text_to_text import (
     BOOLQ_LABELS,
     CB_LABELS,
@@ -39,29 +39,7 @@ WORDNET_WIC = Dataset(
 )
 
 
-def _superglue(
-    name: str,
-    to_examples: ToExamples,
-    counts: Mapping[str, int],
-    description: str,
-    *,
-    tfds_config: str | None = None,
-    one_to_one: bool = True,
-    disk_gb: float = 0.1,
-) -> Dataset:
-    return Dataset(
-        name=name,
-        tfds_name=f"super_glue/{tfds_config or name}",
-        split_of={"train": "train", "validation": "validation"},
-        to_examples=to_examples,
-        one_to_one=one_to_one,
-        scored="validation",
-        counts=counts,
-        disk_gb=disk_gb,
-        description=description,
-        licence="its makers', see super.gluebenchmark.com; not redistributed here",
-    )
-
+_superglue = functools.partial(part, benchmark="super_glue")
 
 SUPERGLUE_PARTS = (
     _superglue(
