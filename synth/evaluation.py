@@ -68,6 +68,11 @@ class _Model:
     chosen: dict[str, Any]  # which checkpoint, where it is not the last
 
     @property
+    def trained(self) -> tuple[Experiment, Any, Any]:
+        """(experiment, params, fixed)."""
+        return self.experiment, self.params, self.fixed
+
+    @property
     def settings(self) -> dict[str, Any]:
         """The choices that outputs depend on; greedy search knows no length penalty."""
         beam, alpha, extra = self.search.beam, self.search.alpha, self.search.extra_length
@@ -143,37 +148,32 @@ def _score(model: _Model, run: RunDir, dataset: Dataset, split: str) -> Scored:
     average = f"-average{model.chosen['average']}" if "average" in model.chosen else ""
     stem = f"{dataset.name}-{split}" if part_of_mixture else split
     stem = run.eval / f"{stem}-step{model.step}{average}"
-    trained = (experiment, model.params, model.fixed)
-    figures, files, samples = [], [], []
+    figures: list[Figure] = []
+    files: list[Path] = []
+    samples: list[tuple[str, str, str]] = []
     if set(task.metrics) & set(scoring.WRITTEN):
         path = stem.with_name(
             f"{stem.name}-beam{model.search.beam}-alpha{model.search.alpha:g}.txt"
         )
-        part = path.with_suffix(".part")
-        outputs = write_outputs(
-            *trained,
+        outputs = _write_outputs(model, examples, path)
+        figures += scoring.score_outputs(
+            task,
+            split,
             examples,
-            model.search,
-            batch_tokens=experiment.config.decode.batch_tokens,
-            part=part,
+            [lines.with_line_breaks(line, task) for line in outputs],
+            settings=model.settings,
+            glove=model.glove,
         )
-        write_text(path, "".join(line + "\n" for line in outputs))
-        part.unlink(missing_ok=True)
         files.append(path)
         samples = _samples(examples, outputs)
-        outputs = [lines.with_line_breaks(line, task) for line in outputs]
-        figures += scoring.score_outputs(
-            task, split, examples, outputs, settings=model.settings, glove=model.glove
-        )
-    settings: dict[str, Any] = dict(path=stem, settings=model.chosen)
-    if "perplexity" in task.metrics:
-        settings["path"] = stem.with_name(f"{stem.name}-nll.jsonl")
-        figures += likelihood.score_likelihood(*trained, examples, **settings)
-        files.append(settings["path"])
-    if "accuracy" in task.metrics:
-        settings["path"] = stem.with_name(f"{stem.name}-labels.jsonl")
-        figures += likelihood.score_labels(*trained, examples, **settings)
-        files.append(settings["path"])
+    for metric, ending, score in (
+        ("perplexity", "nll", likelihood.score_likelihood),
+        ("accuracy", "labels", likelihood.score_labels),
+    ):
+        if metric in task.metrics:
+            path = stem.with_name(f"{stem.name}-{ending}.jsonl")
+            figures += score(*model.trained, examples, path=path, settings=model.chosen)
+            files.append(path)
     if text.invalid:
         say(f"{len(text.invalid)} lines of {split} are not UTF-8; their bad bytes became U+FFFD")
     return Scored(
@@ -188,6 +188,21 @@ def _score(model: _Model, run: RunDir, dataset: Dataset, split: str) -> Scored:
         params=sum(leaf.size for leaf in jax.tree.leaves(model.params)),
         seconds=time.monotonic() - start,
     )
+
+
+def _write_outputs(model: _Model, examples: Sequence[Example], path: Path) -> list[str]:
+    """The outputs, one a line; in `path` when all are there, until then beside it."""
+    part = path.with_suffix(".part")
+    outputs = write_outputs(
+        *model.trained,
+        examples,
+        model.search,
+        batch_tokens=model.experiment.config.decode.batch_tokens,
+        part=part,
+    )
+    write_text(path, "".join(line + "\n" for line in outputs))
+    part.unlink(missing_ok=True)
+    return outputs
 
 
 def _samples(
