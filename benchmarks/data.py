@@ -1,6 +1,6 @@
 """How fast text becomes batches: our pipelines against a plain loop, and tf.data if it is there.
 
-python -m benchmarks.data --data_dir=cache/data [--write=benchmarks/data.md]
+python -m benchmarks.data --data_dir=cache/data [--write=results/benchmarks.md]
 
 All are timed in one process, in turns, on the same text, vocabulary and shapes; a figure is the
 median of the rounds. The plain loop reads, encodes and pads one example after another, in order:
@@ -12,23 +12,19 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.metadata
 import importlib.util
 import itertools
-import os
-import platform
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import sentencepiece
-from tabulate import tabulate
 
+from benchmarks import measure
 from data import batching, command, pipelines, show
 from data.batching import Batch, Layout
 from data.sources import Split
@@ -43,18 +39,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns the exit status."""
     flags = command.Flags(prog="benchmarks.data", description=__doc__)
     flags.add_argument("--data_dir", metavar="DIR", default="cache/data")
-    flags.add_argument("--write", metavar="FILE", help="also write the table there")
+    flags.add_argument("--write", metavar="PAGE", help="also put the section into this page")
     flags.add_argument("--tasks", default=",".join(TASKS), help="comma-separated")
     args = flags.parse_args(argv)
-    rows = [row for name in args.tasks.split(",") for row in measure(name, args)]
+    rows = [row for name in args.tasks.split(",") for row in measure_task(name, args)]
     text = report(rows)
     print(text)
     if args.write:
-        Path(args.write).write_text(text + "\n", encoding="utf-8")
+        measure.write(text, Path(args.write))
     return 0
 
 
-def measure(name: str, args: argparse.Namespace) -> Iterator[tuple[Any, ...]]:
+def measure_task(name: str, args: argparse.Namespace) -> Iterator[tuple[Any, ...]]:
     """Rows of the table for one task."""
     view = show.open_view(name, data_dir=args.data_dir, scale="small")
     text = (view.split, view.tokenizer, view.layout)
@@ -188,38 +184,17 @@ def tf_data(split: Split, tokenizer: Tokenizer, layout: Layout) -> Iterator[Batc
 
 
 def report(rows: Sequence[tuple[Any, ...]]) -> str:
-    """Markdown: where and when, and the table."""
-    packages = ("grain", "sentencepiece", "tensorflow-datasets", "tensorflow-cpu")
-    found = [f"{name} {version}" for name in packages if (version := _version(name))]
-    cores = len(os.sched_getaffinity(0))
-    place = f"{platform.machine()}, {cores} cores, Python {platform.python_version()}"
-    headers = ("task", "text", "way", "examples/s", "tokens/s", "filled", "ours : it")
-    table = tabulate(
+    """The section of the page."""
+    return measure.section(
+        "Pipelines",
+        "python -m benchmarks.data",
+        "Tokens are those of both sides that are no padding; `ours : it` is the ratio of "
+        "tokens/s. Rows of these texts stay in memory once they are read, for all ways.",
+        ("task", "text", "way", "examples/s", "tokens/s", "filled", "ours : it"),
         rows,
-        headers,
-        tablefmt="github",
-        disable_numparse=True,
-        colalign=("left", "left", "left", "right", "right", "right", "right"),
+        left=3,
+        packages=("grain", "sentencepiece", "tensorflow-datasets", "tensorflow-cpu"),
     )
-    return "\n".join(
-        [
-            "# Pipelines",
-            "",
-            f"`python -m benchmarks.data`, {date.today().isoformat()}: {place}; "
-            f"{', '.join(found)}.",
-            "Tokens are those of both sides that are no padding; `ours : it` is the ratio of "
-            "tokens/s. Rows of these texts stay in memory once they are read, for all ways.",
-            "",
-            table,
-        ]
-    )
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 if __name__ == "__main__":

@@ -1,0 +1,115 @@
+"""What all benchmarks share: time in turns, ratios of the same round, a section of the page.
+
+Timings of one machine differ by more from minute to minute than two ways of doing a thing do.
+So all ways are called in turns in one process, and a ratio is the median of the rounds' ratios.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import re
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import jax
+from tabulate import tabulate
+
+PAGE = Path("results/benchmarks.md")
+_HEADING = "# Benchmarks\n\nEach section is written by the command that it names.\n"
+
+Seconds = dict[str, list[float]]
+
+
+def timed(
+    ways: Mapping[str, Callable[[], Any]], *, rounds: int, seconds: float = 0.0, warm: bool = True
+) -> Seconds:
+    """Seconds per call of each way in each round.
+
+    Args:
+      ways: what to call, by name; a jax result is waited for.
+      rounds: how often every way has its turn.
+      seconds: a turn calls its way again until so much time has passed, at least once.
+      warm: calls each way once before the first round, so that nothing is compiled in it.
+    """
+    if warm:
+        for call in ways.values():
+            jax.block_until_ready(call())
+    taken: Seconds = {name: [] for name in ways}
+    for _ in range(rounds):
+        for name, call in ways.items():
+            calls, start = 0, time.perf_counter()
+            while True:
+                jax.block_until_ready(call())
+                calls, passed = calls + 1, time.perf_counter() - start
+                if passed >= seconds:
+                    break
+            taken[name].append(passed / calls)
+    return taken
+
+
+def ratio(taken: Seconds, name: str, base: str) -> float:
+    """Time of `name` over that of `base`: the median of the ratios within each round."""
+    pairs = zip(taken[name], taken[base], strict=True)
+    return statistics.median(ours / theirs for ours, theirs in pairs)
+
+
+def machine(*packages: str) -> str:
+    """The machine, and the versions of Python and of those packages that are there."""
+    devices = ""
+    if jax.default_backend() != "cpu":
+        devices = f", {jax.device_count()} x {jax.devices()[0].device_kind}"
+    cores = len(os.sched_getaffinity(0))
+    found = [f"{name} {version}" for name in packages if (version := _version(name))]
+    place = f"{platform.machine()}, {cores} cores{devices}, Python {platform.python_version()}"
+    return "; ".join([place, ", ".join(found)] if found else [place])
+
+
+def section(
+    title: str,
+    command: str,
+    text: str,
+    headers: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    left: int = 1,
+    packages: Sequence[str] = ("jax", "jaxlib", "flax"),
+) -> str:
+    """A section of the page: its heading, command, date and machine, an explanation and the table.
+
+    Args:
+      left: how many columns, from the first, are text and stand at the left.
+    """
+    table = tabulate(
+        rows,
+        headers,
+        tablefmt="github",
+        disable_numparse=True,
+        colalign=["left"] * left + ["right"] * (len(headers) - left),
+    )
+    today = date.today().isoformat()
+    lines = [f"## {title}", "", f"`{command}`, {today}: {machine(*packages)}.", text, "", table, ""]
+    return "\n".join(lines)
+
+
+def write(section_text: str, page: Path) -> None:
+    """Puts the section in the place of the one with its title, or at the end of the page."""
+    title = section_text.partition("\n")[0]
+    page_text = page.read_text(encoding="utf-8") if page.exists() else _HEADING
+    head, *sections = re.split(r"^(?=## )", page_text, flags=re.MULTILINE)
+    by_title = {text.partition("\n")[0]: text.rstrip("\n") + "\n" for text in sections}
+    by_title[title] = section_text.rstrip("\n") + "\n"
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text("\n".join([head.rstrip("\n") + "\n", *by_title.values()]), encoding="utf-8")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
