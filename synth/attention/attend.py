@@ -1,11 +1,11 @@
 """From score terms and values to the output: Y = softmax(sum of the terms) V.
 
-`attend` picks the cheapest exact path:
+`attend` takes the cheapest exact path:
 
-  shared   every term is batch-free and rows are not packed: exp(logits) is computed once per
-           layer and no [B, H, L, M] tensor exists; padding comes in through the values.
-  logits   otherwise: factored terms are concatenated along K into one product, shared terms
-           added as a bias.
+  shared   every term is batch-free and rows are not packed: no [B, H, L, M] array (`shared.py`).
+  fused    on a GPU, where cuDNN's attention kernel can serve the terms: none either.
+  softmax  otherwise: factored terms are concatenated along K into one product, the others are
+           added as a bias (`softmax.py`).
 
 `reference` materialises everything in float32; every path is tested against it, and so are the
 gradients.
@@ -15,10 +15,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from synth.attention.batch_axis import repeat_first_axis
+from synth.attention.fused import fused_attend, why_not_fused
+from synth.attention.shared import shared_attend
+from synth.attention.softmax import softmax_attend
 from synth.attention.terms import Factored, Mask, Shared, Term
 
 
@@ -40,13 +45,33 @@ def attend(
     Returns:
       out_BLHK in the dtype of the values.
     """
+    path, _ = choose_path(terms, value_BMHK, mask, dropout_LM, platform=jax.default_backend())
+    if path == "shared":
+        return shared_attend(sum_shared(terms), value_BMHK, mask, dropout_LM)
+    products = [term for term in terms if isinstance(term, Factored) and not _is_row(term)]
+    rest = [term for term in terms if not isinstance(term, Factored) or _is_row(term)]
+    query_BLHK, key_BMHK = _concatenate(products, batch=value_BMHK.shape[0])
+    bias = _sum_biases(rest)
+    if path == "fused":
+        return fused_attend(query_BLHK, key_BMHK, bias, value_BMHK, mask)
+    return softmax_attend(query_BLHK, key_BMHK, bias, value_BMHK, mask, dropout_LM)
+
+
+def choose_path(
+    terms: Sequence[Term],
+    value_BMHK: jax.Array,
+    mask: Mask,
+    dropout_LM: jax.Array | None,
+    *,
+    platform: str,
+) -> tuple[str, str]:
+    """The path that `attend` takes on a platform ('cpu', 'gpu', 'tpu'), and why, in words."""
     if all(isinstance(term, Shared) for term in terms) and mask.segments_BL is None:
-        logits_HLM = sum_shared(terms)
-        return _attend_shared(logits_HLM, value_BMHK, mask, dropout_LM)
-    weights_BHLM = masked_softmax(_sum_logits(terms), mask)
-    if dropout_LM is not None:
-        weights_BHLM = weights_BHLM * dropout_LM
-    return jnp.einsum("bhlm,bmhk->blhk", weights_BHLM.astype(value_BMHK.dtype), value_BMHK)
+        return "shared", "no term depends on the example"
+    reason = why_not_fused(terms, value_BMHK, mask, dropout_LM, platform)
+    if reason is None:
+        return "fused", "cuDNN's attention kernel serves these terms"
+    return "softmax", reason
 
 
 def reference(terms: Sequence[Term], value_BMHK, mask: Mask, dropout_LM=None) -> jax.Array:
@@ -83,157 +108,30 @@ def _full_float32(term: Term) -> jax.Array:
     return term.full().astype(jnp.float32)
 
 
-def _sum_logits(terms: Sequence[Term]) -> jax.Array:
-    """The sum of all terms with one product for all factored ones."""
-    factored = [term for term in terms if isinstance(term, Factored)]
-    rest = [term for term in terms if not isinstance(term, Factored)]
-    if len(factored) > 1:
-        factored = [_concatenate(factored)]
-    return functools.reduce(jnp.add, [term.full() for term in (*factored, *rest)])
+def _is_row(term: Factored) -> bool:
+    """A decoding step with keys that all examples share: to repeat them would be all the work."""
+    return term.key.ndim == 3 and term.query_BLHK.shape[1] == 1
 
 
-def _concatenate(terms: Sequence[Factored]) -> Factored:
-    """One factored term whose K axis holds those of all: sum of <q, k> = <[q...], [k...]>."""
-    query = jnp.concatenate([term.query_BLHK for term in terms], axis=-1)
-    batch = query.shape[0]
-    keys = [jnp.broadcast_to(term.key, (batch, *term.key.shape[-3:])) for term in terms]
-    return Factored(query, jnp.concatenate(keys, axis=-1))
+def _concatenate(terms: Sequence[Factored], batch: int) -> tuple[Any, Any]:
+    """One query_BLHK and key_BMHK for all terms: sum of <q, k> = <[q...], [k...]>; or two None.
 
-
-# --- The shared path ------------------------------------------------------------------------------
-
-
-def _attend_shared(logits_HLM, value_BMHK, mask: Mask, dropout_LM) -> jax.Array:
-    if mask.visible_LM is not None:
-        logits_HLM = jnp.where(mask.visible_LM, logits_HLM, -jnp.inf)
-    if dropout_LM is None:
-        dropout_LM = jnp.ones((1, 1), jnp.float32)
-    if mask.valid_BM is not None:
-        return _shared_padded(logits_HLM, value_BMHK, mask.valid_BM, dropout_LM)
-    weights_HLM = jax.nn.softmax(logits_HLM, axis=-1) * dropout_LM
-    return jnp.einsum("hlm,bmhk->blhk", weights_HLM.astype(value_BMHK.dtype), value_BMHK)
-
-
-# exp(logits - ceiling) stays below exp(_HEADROOM), and an example is served by the quotient if its
-# denominator is at least _SMALLEST: float32 then holds value and gradient without overflow.
-_HEADROOM = 60.0
-_SMALLEST = 1e-24
-
-
-@jax.custom_vjp
-def _shared_padded(logits_HLM, value_BMHK, valid_BM, dropout_LM):
-    """out = (E D @ (m V)) / (E @ m) with E = exp(logits) computed once for all examples.
-
-    Exact for any logits: where the visible keys of some example lie so far below the others that
-    the quotient would underflow, the examples are attended to one after the other instead.
-
-    Args:
-      logits_HLM: float32, -inf where hidden from every example.
-      value_BMHK: values.
-      valid_BM: bool, False on padding.
-      dropout_LM: float32 factors on the weights, [L, M] or [1, 1].
+    Keys that all examples share are repeated: XLA's batched products are faster so than with one
+    large product and the logits' axes in another order.
     """
-    return _shared_padded_forward(logits_HLM, value_BMHK, valid_BM, dropout_LM)[0]
+    if not terms:
+        return None, None
+    keys: list[Any] = [
+        repeat_first_axis(term.key, batch) if term.key.ndim == 3 else term.key for term in terms
+    ]
+    if len(terms) == 1:
+        return terms[0].query_BLHK, keys[0]
+    queries = [term.query_BLHK for term in terms]
+    return jnp.concatenate(queries, axis=-1), jnp.concatenate(keys, axis=-1)
 
 
-def _shared_padded_forward(logits_HLM, value_BMHK, valid_BM, dropout_LM):
-    exp_HLM = _exponentials(logits_HLM, valid_BM)
-    sum_BHL = jnp.einsum("hlm,bm->bhl", exp_HLM, valid_BM.astype(jnp.float32))
-    seen_BL = _sees_something(logits_HLM, valid_BM)
-    served = jnp.all((sum_BHL >= _SMALLEST) | ~seen_BL[:, None])
-    inverse_BHL = jnp.where(seen_BL[:, None], 1.0 / jnp.maximum(sum_BHL, _SMALLEST), 0.0)
-
-    def quotient():
-        numerator_BLHK = _weigh(exp_HLM * dropout_LM, value_BMHK, valid_BM)
-        out_BLHK = numerator_BLHK * jnp.moveaxis(inverse_BHL, 1, 2)[..., None]
-        return out_BLHK.astype(value_BMHK.dtype)
-
-    def one_by_one():
-        return _one_by_one(logits_HLM, value_BMHK, valid_BM, dropout_LM)
-
-    out_BLHK = jax.lax.cond(served, quotient, one_by_one)
-    saved = (logits_HLM, exp_HLM, value_BMHK, valid_BM, dropout_LM, inverse_BHL, served, out_BLHK)
-    return out_BLHK, saved
-
-
-def _shared_padded_backward(saved, grad_BLHK):
-    logits_HLM, exp_HLM, value_BMHK, valid_BM, dropout_LM, inverse_BHL, served, out_BLHK = saved
-
-    def quotient():
-        # y = n / d: dn = g / d, dd = -<g, y> / d. The ceiling inside E cancels in y, so that the
-        # derivative by the logits is E times the derivative by E.
-        grad32_BLHK = grad_BLHK.astype(jnp.float32)
-        inverse_BLH1 = jnp.moveaxis(inverse_BHL, 1, 2)[..., None]
-        grad_numerator_BLHK = (grad32_BLHK * inverse_BLH1).astype(value_BMHK.dtype)
-        grad_sum_BLH = (
-            -jnp.sum(grad32_BLHK * out_BLHK.astype(jnp.float32), axis=-1) * inverse_BLH1[..., 0]
-        )
-        valid_BM11 = valid_BM[:, :, None, None]
-        masked_value_BMHK = jnp.where(valid_BM11, value_BMHK, 0)
-        grad_exp_HLM = dropout_LM * jnp.einsum(
-            "blhk,bmhk->hlm",
-            grad_numerator_BLHK,
-            masked_value_BMHK,
-            preferred_element_type=jnp.float32,
-        ) + jnp.einsum("blh,bm->hlm", grad_sum_BLH, valid_BM.astype(jnp.float32))
-        grad_value_BMHK = jnp.einsum(
-            "hlm,blhk->bmhk", (exp_HLM * dropout_LM).astype(value_BMHK.dtype), grad_numerator_BLHK
-        )
-        return exp_HLM * grad_exp_HLM, jnp.where(valid_BM11, grad_value_BMHK, 0)
-
-    def one_by_one():
-        _, vjp = jax.vjp(
-            lambda logits, value: _one_by_one(logits, value, valid_BM, dropout_LM),
-            logits_HLM,
-            value_BMHK,
-        )
-        return vjp(grad_BLHK)
-
-    grad_logits_HLM, grad_value_BMHK = jax.lax.cond(served, quotient, one_by_one)
-    return grad_logits_HLM, grad_value_BMHK, None, None
-
-
-_shared_padded.defvjp(_shared_padded_forward, _shared_padded_backward)
-
-
-def _exponentials(logits_HLM, valid_BM) -> jax.Array:
-    """exp(logits - ceiling), with the ceiling as near to what all examples see as range allows."""
-    common_M = jnp.all(valid_BM | ~jnp.any(valid_BM, axis=1, keepdims=True), axis=0)
-    common_HL1 = jnp.max(
-        jnp.where(common_M, logits_HLM, -jnp.inf), axis=-1, keepdims=True, initial=-jnp.inf
-    )
-    max_HL1 = jnp.max(logits_HLM, axis=-1, keepdims=True)
-    ceiling_HL1 = jnp.maximum(common_HL1, max_HL1 - _HEADROOM)
-    return jnp.exp(logits_HLM - jnp.where(jnp.isfinite(ceiling_HL1), ceiling_HL1, 0.0))
-
-
-def _sees_something(logits_HLM, valid_BM) -> jax.Array:
-    """bool_BL: whether query l of example b has any key to look at."""
-    visible_LM = jnp.isfinite(logits_HLM[0])
-    seen_BL = jnp.einsum("lm,bm->bl", visible_LM.astype(jnp.float32), valid_BM.astype(jnp.float32))
-    return seen_BL > 0
-
-
-def _weigh(exp_HLM, value_BMHK, valid_BM) -> jax.Array:
-    """sum over valid m of exp_HLM value_BMHK, accumulated in float32."""
-    masked_BMHK = jnp.where(valid_BM[:, :, None, None], value_BMHK, 0)
-    return jnp.einsum(
-        "hlm,bmhk->blhk",
-        exp_HLM.astype(value_BMHK.dtype),
-        masked_BMHK,
-        preferred_element_type=jnp.float32,
-    )
-
-
-def _one_by_one(logits_HLM, value_BMHK, valid_BM, dropout_LM) -> jax.Array:
-    """The same output with a softmax of its own for each example, in turn."""
-
-    @jax.checkpoint
-    def one(example):
-        value_MHK, valid_M = example
-        visible_HLM = jnp.isfinite(logits_HLM) & valid_M
-        masked_HLM = jnp.where(visible_HLM, logits_HLM, jnp.finfo(jnp.float32).min)
-        weights_HLM = jnp.where(visible_HLM, jax.nn.softmax(masked_HLM, axis=-1), 0.0) * dropout_LM
-        return jnp.einsum("hlm,mhk->lhk", weights_HLM.astype(value_MHK.dtype), value_MHK)
-
-    return jax.lax.map(one, (value_BMHK, valid_BM))
+def _sum_biases(terms: Sequence[Term]) -> jax.Array | None:
+    """logits_HLM, or logits_BHLM where a term has a batch axis; None for no terms."""
+    shared = [term.logits_HLM for term in terms if isinstance(term, Shared)]
+    others = [term.full() for term in terms if not isinstance(term, Shared)]
+    return functools.reduce(jnp.add, [*shared, *others]) if terms else None
