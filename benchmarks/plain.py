@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from synth.attention import layer
 from synth.attention.attend import masked_softmax
 from synth.attention.terms import Mask, Term
+from synth.dropout import times
 
 
 def plain_attend(
@@ -25,9 +26,7 @@ def plain_attend(
     batch = value_BMHK.shape[0]
     each = [term.full() for term in terms]
     each = [jnp.broadcast_to(logits, (batch, *logits.shape[1:])) for logits in each]
-    weights_BHLM = masked_softmax(functools.reduce(jnp.add, each), mask)
-    if dropout_LM is not None:
-        weights_BHLM = weights_BHLM * dropout_LM
+    weights_BHLM = times(masked_softmax(functools.reduce(jnp.add, each), mask), dropout_LM)
     return jnp.einsum("bhlm,bmhk->blhk", weights_BHLM.astype(value_BMHK.dtype), value_BMHK)
 
 

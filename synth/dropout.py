@@ -18,3 +18,8 @@ def dropout(x: jax.Array, rate: float, key: jax.Array | None) -> jax.Array:
     """Drops elements of x; without a key it is the identity."""
     factors = dropout_factors(key, rate, x.shape)
     return x if factors is None else x * factors.astype(x.dtype)
+
+
+def times(weights: jax.Array, factors: jax.Array | None) -> jax.Array:
+    """The weights times dropout's factors, in the weights' dtype."""
+    return weights if factors is None else weights * factors.astype(weights.dtype)

@@ -25,6 +25,7 @@ from synth.attention.fused import fused_attend, why_not_fused
 from synth.attention.shared import shared_attend
 from synth.attention.softmax import softmax_attend
 from synth.attention.terms import Factored, Mask, Shared, Term
+from synth.dropout import times
 
 
 def attend(
@@ -77,9 +78,7 @@ def choose_path(
 def reference(terms: Sequence[Term], value_BMHK, mask: Mask, dropout_LM=None) -> jax.Array:
     """`attend` in float32 with every tensor materialised: what the other paths must equal."""
     logits_BHLM = functools.reduce(jnp.add, [_full_float32(term) for term in terms])
-    weights_BHLM = masked_softmax(logits_BHLM, mask)
-    if dropout_LM is not None:
-        weights_BHLM = weights_BHLM * dropout_LM
+    weights_BHLM = times(masked_softmax(logits_BHLM, mask), dropout_LM)
     value_BMHK = value_BMHK.astype(jnp.float32)
     batch = value_BMHK.shape[0]
     weights_BHLM = jnp.broadcast_to(weights_BHLM, (batch, *weights_BHLM.shape[1:]))

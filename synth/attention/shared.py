@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from synth.attention.terms import Mask
+from synth.dropout import times
 
 
 def shared_attend(
@@ -28,11 +29,9 @@ def shared_attend(
     """
     if mask.visible_LM is not None:
         logits_HLM = jnp.where(mask.visible_LM, logits_HLM, -jnp.inf)
-    if dropout_LM is None:
-        dropout_LM = jnp.ones((1, 1), jnp.float32)
     if mask.valid_BM is not None:
         return _shared_padded(logits_HLM, value_BMHK, mask.valid_BM, dropout_LM)
-    weights_HLM = jax.nn.softmax(logits_HLM, axis=-1) * dropout_LM
+    weights_HLM = times(jax.nn.softmax(logits_HLM, axis=-1), dropout_LM)
     return jnp.einsum("hlm,bmhk->blhk", weights_HLM.astype(value_BMHK.dtype), value_BMHK)
 
 
@@ -53,7 +52,7 @@ def _shared_padded(logits_HLM, value_BMHK, valid_BM, dropout_LM):
       logits_HLM: float32, -inf where hidden from every example.
       value_BMHK: values.
       valid_BM: bool, False on padding.
-      dropout_LM: float32 factors on the weights, [L, M] or [1, 1].
+      dropout_LM: float32 factors on the weights, or None.
     """
     return _shared_padded_forward(logits_HLM, value_BMHK, valid_BM, dropout_LM)[0]
 
@@ -64,44 +63,50 @@ def _shared_padded_forward(logits_HLM, value_BMHK, valid_BM, dropout_LM):
     seen_BL = _sees_something(logits_HLM, valid_BM)
     served = jnp.all((sum_BHL >= _SMALLEST) | ~seen_BL[:, None])
     inverse_BHL = jnp.where(seen_BL[:, None], 1.0 / jnp.maximum(sum_BHL, _SMALLEST), 0.0)
+    inverse_BLH1 = jnp.moveaxis(inverse_BHL, 1, 2)[..., None]
 
     def quotient():
-        numerator_BLHK = _weigh(exp_HLM * dropout_LM, value_BMHK, valid_BM)
-        out_BLHK = numerator_BLHK * jnp.moveaxis(inverse_BHL, 1, 2)[..., None]
-        return out_BLHK.astype(value_BMHK.dtype)
+        numerator_BLHK = jnp.einsum(
+            "hlm,bmhk->blhk",
+            times(exp_HLM, dropout_LM).astype(value_BMHK.dtype),
+            _only(valid_BM, value_BMHK),
+            preferred_element_type=jnp.float32,
+        )
+        return (numerator_BLHK * inverse_BLH1).astype(value_BMHK.dtype)
 
     def one_by_one():
         return _one_by_one(logits_HLM, value_BMHK, valid_BM, dropout_LM)
 
     out_BLHK = jax.lax.cond(served, quotient, one_by_one)
-    saved = (logits_HLM, exp_HLM, value_BMHK, valid_BM, dropout_LM, inverse_BHL, served, out_BLHK)
+    # The exponentials are not kept: an exp costs less than the memory.
+    saved = (logits_HLM, value_BMHK, valid_BM, dropout_LM, inverse_BLH1, served, out_BLHK)
     return out_BLHK, saved
 
 
 def _shared_padded_backward(saved, grad_BLHK):
-    logits_HLM, exp_HLM, value_BMHK, valid_BM, dropout_LM, inverse_BHL, served, out_BLHK = saved
+    logits_HLM, value_BMHK, valid_BM, dropout_LM, inverse_BLH1, served, out_BLHK = saved
 
     def quotient():
         # y = n / d: dn = g / d, dd = -<g, y> / d. The ceiling inside E cancels in y, so that the
         # derivative by the logits is E times the derivative by E.
-        grad32_BLHK = grad_BLHK.astype(jnp.float32)
-        inverse_BLH1 = jnp.moveaxis(inverse_BHL, 1, 2)[..., None]
-        grad_numerator_BLHK = (grad32_BLHK * inverse_BLH1).astype(value_BMHK.dtype)
-        grad_sum_BLH = (
-            -jnp.sum(grad32_BLHK * out_BLHK.astype(jnp.float32), axis=-1) * inverse_BLH1[..., 0]
+        exp_HLM = _exponentials(logits_HLM, valid_BM)
+        grad32_BLHK = grad_BLHK.astype(jnp.float32) * inverse_BLH1
+        grad_sum_BLH = -jnp.sum(grad32_BLHK * out_BLHK.astype(jnp.float32), axis=-1)
+        grad_numerator_BLHK = grad32_BLHK.astype(value_BMHK.dtype)
+        grad_value_BMHK = jnp.einsum(
+            "hlm,blhk->bmhk",
+            times(exp_HLM, dropout_LM).astype(value_BMHK.dtype),
+            grad_numerator_BLHK,
         )
-        valid_BM11 = valid_BM[:, :, None, None]
-        masked_value_BMHK = jnp.where(valid_BM11, value_BMHK, 0)
-        grad_exp_HLM = dropout_LM * jnp.einsum(
+        grad_weights_HLM = jnp.einsum(
             "blhk,bmhk->hlm",
             grad_numerator_BLHK,
-            masked_value_BMHK,
+            _only(valid_BM, value_BMHK),
             preferred_element_type=jnp.float32,
-        ) + jnp.einsum("blh,bm->hlm", grad_sum_BLH, valid_BM.astype(jnp.float32))
-        grad_value_BMHK = jnp.einsum(
-            "hlm,blhk->bmhk", (exp_HLM * dropout_LM).astype(value_BMHK.dtype), grad_numerator_BLHK
         )
-        return exp_HLM * grad_exp_HLM, jnp.where(valid_BM11, grad_value_BMHK, 0)
+        grad_sums_HLM = jnp.einsum("blh,bm->hlm", grad_sum_BLH, valid_BM.astype(jnp.float32))
+        grad_logits_HLM = exp_HLM * (times(grad_weights_HLM, dropout_LM) + grad_sums_HLM)
+        return grad_logits_HLM, _only(valid_BM, grad_value_BMHK)
 
     def one_by_one():
         _, vjp = jax.vjp(
@@ -136,26 +141,26 @@ def _sees_something(logits_HLM, valid_BM) -> jax.Array:
     return seen_BL > 0
 
 
-def _weigh(exp_HLM, value_BMHK, valid_BM) -> jax.Array:
-    """sum over valid m of exp_HLM value_BMHK, accumulated in float32."""
-    masked_BMHK = jnp.where(valid_BM[:, :, None, None], value_BMHK, 0)
-    return jnp.einsum(
-        "hlm,bmhk->blhk",
-        exp_HLM.astype(value_BMHK.dtype),
-        masked_BMHK,
-        preferred_element_type=jnp.float32,
-    )
+def _only(valid_BM, value_BMHK) -> jax.Array:
+    """The values, 0 on padding."""
+    return jnp.where(valid_BM[:, :, None, None], value_BMHK, 0)
 
 
 def _one_by_one(logits_HLM, value_BMHK, valid_BM, dropout_LM) -> jax.Array:
-    """The same output with a softmax of its own for each example, in turn."""
+    """The same output with a softmax of its own for each head of each example, in turn."""
 
-    @jax.checkpoint
-    def one(example):
-        value_MHK, valid_M = example
-        visible_HLM = jnp.isfinite(logits_HLM) & valid_M
-        masked_HLM = jnp.where(visible_HLM, logits_HLM, jnp.finfo(jnp.float32).min)
-        weights_HLM = jnp.where(visible_HLM, jax.nn.softmax(masked_HLM, axis=-1), 0.0) * dropout_LM
-        return jnp.einsum("hlm,mhk->lhk", weights_HLM.astype(value_MHK.dtype), value_MHK)
+    def of_head(head):
+        logits_LM, value_BMK = head
 
-    return jax.lax.map(one, (value_BMHK, valid_BM))
+        @jax.checkpoint
+        def of_example(example):
+            value_MK, valid_M = example
+            visible_LM = jnp.isfinite(logits_LM) & valid_M
+            masked_LM = jnp.where(visible_LM, logits_LM, jnp.finfo(jnp.float32).min)
+            weights_LM = jnp.where(visible_LM, jax.nn.softmax(masked_LM, axis=-1), 0.0)
+            return times(weights_LM, dropout_LM).astype(value_MK.dtype) @ value_MK
+
+        return jax.lax.map(of_example, (value_BMK, valid_BM))
+
+    out_HBLK = jax.lax.map(of_head, (logits_HLM, jnp.moveaxis(value_BMHK, 2, 0)))
+    return jnp.moveaxis(out_HBLK, 0, 2)

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from synth.attention.batch_axis import sum_first_axis
 from synth.attention.terms import Mask
+from synth.dropout import times
 
 
 def softmax_attend(
@@ -62,7 +63,7 @@ def _forward(query_BLHK, key_BMHK, bias, value_BMHK, mask_B1LM, dropout_LM):
     exp_BHLM = exp_BHLM.astype(value_BMHK.dtype)
     numerator_BLHK = jnp.einsum(
         "bhlm,bmhk->blhk",
-        _times(exp_BHLM, dropout_LM),
+        times(exp_BHLM, dropout_LM),
         value_BMHK,
         preferred_element_type=jnp.float32,
     )
@@ -81,9 +82,9 @@ def _backward(saved, grad_BLHK):
         "blhk,bmhk->bhlm", grad_BLHK, value_BMHK, preferred_element_type=jnp.float32
     )
     grad_logits_BHLM = exp_BHLM.astype(jnp.float32) * (
-        _times(grad_weights_BHLM, dropout_LM) - jnp.moveaxis(along_out_BLH, 2, 1)[..., None]
+        times(grad_weights_BHLM, dropout_LM) - jnp.moveaxis(along_out_BLH, 2, 1)[..., None]
     )
-    grad_value_BMHK = jnp.einsum("bhlm,blhk->bmhk", _times(exp_BHLM, dropout_LM), grad_BLHK)
+    grad_value_BMHK = jnp.einsum("bhlm,blhk->bmhk", times(exp_BHLM, dropout_LM), grad_BLHK)
     grad_query_BLHK = grad_key_BMHK = grad_bias = None
     if query_BLHK is not None:
         grad_product_BHLM = grad_logits_BHLM.astype(dtype)
@@ -100,7 +101,3 @@ _attend.defvjp(_forward, _backward)
 
 def _to_BLH1(x_BHL: jax.Array) -> jax.Array:
     return jnp.moveaxis(x_BHL, 1, 2)[..., None]
-
-
-def _times(x_BHLM: jax.Array, factors_LM: jax.Array | None) -> jax.Array:
-    return x_BHLM if factors_LM is None else x_BHLM * factors_LM.astype(x_BHLM.dtype)
