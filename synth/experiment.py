@@ -21,7 +21,7 @@ from synth.compilation import jit
 from synth.configuration import Config
 from synth.errors import UserError
 from synth.optimizer import make_optimizer
-from synth.transformer import make_model
+from synth.transformer import Model, make_model
 
 
 @functools.partial(
@@ -103,7 +103,7 @@ class Experiment:
         rules = self.config.sharding.rules.to_dict()
         return as_dicts(sharding.state_shardings(abstract, self.mesh, rules))
 
-    def model(self, params: Any, fixed: Any) -> nnx.Module:
+    def model(self, params: Any, fixed: Any) -> Model:
         """The model with these parameters (dicts as in `TrainState`)."""
         states = [
             jax.tree.unflatten(jax.tree.structure(abstract), jax.tree.leaves(values))

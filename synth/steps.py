@@ -26,8 +26,14 @@ def make_train_step(experiment: Experiment) -> Callable[[TrainState, Batch], Tra
     dropout_key = jax.random.fold_in(jax.random.key(experiment.config.seed), 1)
 
     def loss_sum(params, fixed, batch, key):
-        logits_BLV = experiment.model(params, fixed)(batch, key)
-        return smoothed_loss(logits_BLV, batch["targets"], train.label_smoothing)
+        x_BLD, kernel_VD = experiment.model(params, fixed).last_layer(batch, key)
+        return smoothed_loss(
+            x_BLD,
+            kernel_VD,
+            batch["targets"],
+            label_smoothing=train.label_smoothing,
+            tokens_at_once=train.loss_tokens,
+        )
 
     gradient = jax.value_and_grad(loss_sum, has_aux=True)
 
@@ -92,10 +98,12 @@ def microbatches(batch: Batch, count: int) -> Batch:
 
 def make_nll_step(experiment: Experiment) -> Callable[[Any, Any, Batch], jax.Array]:
     """The jitted (params, fixed, batch) -> nll_B: nats per row, without smoothing or dropout."""
+    loss_tokens = experiment.config.train.loss_tokens
 
     def nll_step(params, fixed, batch):
-        logits_BLV = experiment.model(params, fixed)(batch)
-        return jnp.sum(token_nll(logits_BLV, batch["targets"]), axis=-1)
+        x_BLD, kernel_VD = experiment.model(params, fixed).last_layer(batch)
+        nll_BL = token_nll(x_BLD, kernel_VD, batch["targets"], tokens_at_once=loss_tokens)
+        return jnp.sum(nll_BL, axis=-1)
 
     return jit(nll_step)
 

@@ -130,6 +130,7 @@ def check_settings(config: Config) -> None:
     least = {
         "train.num_steps": 1,
         "train.accumulate_steps": 1,
+        "train.loss_tokens": 0,
         "train.log_every": 1,
         "train.eval_every": 1,
         "train.checkpoint_every": 1,

@@ -22,6 +22,8 @@ from synth.attention.scores import glorot
 from synth.attention.terms import Mask, causal_LM
 from synth.dropout import dropout
 
+Batch = dict[str, jax.Array]
+
 PAD_ID = 0  # padding; also what the decoder reads before the first target, as in T2T
 
 
@@ -76,12 +78,14 @@ class Embedding(nnx.Module):
 
     def logits(self, x_BLD: jax.Array) -> jax.Array:
         """logits_BLV in float32."""
-        return jnp.einsum(
-            "bld,vd->blv",
-            x_BLD,
-            self.table_VD[...].astype(self.dtype),
-            preferred_element_type=jnp.float32,
-        )
+        return output_logits(x_BLD, self.table_VD[...])
+
+
+def output_logits(x_BLD: jax.Array, kernel_VD: jax.Array) -> jax.Array:
+    """logits_BLV in float32; the kernel is taken in the dtype of x."""
+    return jnp.einsum(
+        "bld,vd->blv", x_BLD, kernel_VD.astype(x_BLD.dtype), preferred_element_type=jnp.float32
+    )
 
 
 def sinusoids(positions_BL: jax.Array, model_dim: int) -> jax.Array:
@@ -193,7 +197,19 @@ class Stack(nnx.Module):
         return self.norm(x_B1D), new_caches
 
 
-class EncoderDecoder(nnx.Module):
+class Model(nnx.Module):
+    """What the models share: logits come from a last layer that losses can also take apart."""
+
+    def last_layer(self, batch: Batch, key: jax.Array | None = None) -> tuple[jax.Array, jax.Array]:
+        """(x_BLD in the compute dtype, kernel_VD): see `synth.losses`."""
+        raise NotImplementedError
+
+    def __call__(self, batch: Batch, key: jax.Array | None = None) -> jax.Array:
+        """Teacher-forced logits_BLV (float32) of batch['targets']; without a key, no dropout."""
+        return output_logits(*self.last_layer(batch, key))
+
+
+class EncoderDecoder(Model):
     """Text to text: an encoder and a decoder of `num_layers` blocks each.
 
     Self-attention is synthesized in both; cross-attention stays dot-product (paper, section 4).
@@ -212,8 +228,8 @@ class EncoderDecoder(nnx.Module):
         x_BMD = self.embedding(inputs_BM, jnp.arange(inputs_BM.shape[1])[None])
         return self.encoder(x_BMD, Mask(valid_BM=inputs_BM != PAD_ID), key=key)
 
-    def __call__(self, batch: dict[str, jax.Array], key: jax.Array | None = None) -> jax.Array:
-        """Teacher-forced logits_BLV (float32) of batch['targets'] given batch['inputs'].
+    def last_layer(self, batch: Batch, key: jax.Array | None = None) -> tuple[jax.Array, jax.Array]:
+        """What makes the logits of batch['targets'] given batch['inputs']: (x_BLD, kernel_VD).
 
         Targets are padded on the right only, so that the causal mask alone hides the padding from
         every real position. Without a key, dropout is off.
@@ -230,7 +246,7 @@ class EncoderDecoder(nnx.Module):
             memory_valid=inputs_BM != PAD_ID,
             key=decoder_key,
         )
-        return self.embedding.logits(x_BLD)
+        return x_BLD, self.embedding.table_VD[...]
 
     def start(self, inputs_BM: jax.Array, rows_per_example: int, length: int):
         """What decoding needs: (memory, cache) for `rows_per_example` hypotheses per input.
@@ -251,7 +267,7 @@ class EncoderDecoder(nnx.Module):
         return self.embedding.logits(x_B1D)[:, 0], cache
 
 
-class DecoderOnly(nnx.Module):
+class DecoderOnly(Model):
     """Language model: a causal stack. Args: as `make_model`."""
 
     def __init__(self, *, vocab_size: int, num_layers: int, rngs: nnx.Rngs, **block: Any):
@@ -260,8 +276,8 @@ class DecoderOnly(nnx.Module):
         )
         self.decoder = Stack(num_layers, cross=False, rngs=rngs, **block)
 
-    def __call__(self, batch: dict[str, jax.Array], key: jax.Array | None = None) -> jax.Array:
-        """logits_BLV (float32) of batch['targets'], each given those before it.
+    def last_layer(self, batch: Batch, key: jax.Array | None = None) -> tuple[jax.Array, jax.Array]:
+        """What makes the logits of batch['targets'], each given those before: (x_BLD, kernel_VD).
 
         Packed rows bring batch['segments'] (1, 2, ...; 0 is padding) and batch['positions'] (0, 1,
         ... within a segment): a token sees its own segment only, and R is read at its place there.
@@ -280,7 +296,7 @@ class DecoderOnly(nnx.Module):
             positions_BL=positions_BL,
             key=key,
         )
-        return self.embedding.logits(x_BLD)
+        return x_BLD, self.embedding.table_VD[...]
 
     def start(self, batch_size: int, length: int):
         """(memory, cache) for decoding; a language model has no memory."""
@@ -294,7 +310,7 @@ class DecoderOnly(nnx.Module):
         return self.embedding.logits(x_B1D)[:, 0], cache
 
 
-class Classifier(nnx.Module):
+class Classifier(Model):
     """Encoder only: the mean of the encoded text, then one linear layer.
 
     Args: as `make_model`; the labels are numbered from 1, so that 0 is padding as everywhere.
@@ -314,8 +330,11 @@ class Classifier(nnx.Module):
         )
         self.label_C = nnx.Param(jnp.zeros(classes), axes=(None,))
 
-    def __call__(self, batch: dict[str, jax.Array], key: jax.Array | None = None) -> jax.Array:
-        """logits_B1C (float32) of the label in batch['targets'] [B, 1], given batch['inputs']."""
+    def last_layer(self, batch: Batch, key: jax.Array | None = None) -> tuple[jax.Array, jax.Array]:
+        """What makes the logits of the label in batch['targets'] [B, 1]: (x_B1E, kernel_CE).
+
+        E = D + 1: the bias is the weight of a last input that is always 1.
+        """
         inputs_BM = batch["inputs"]
         valid_BM = inputs_BM != PAD_ID
         x_BMD = self.embedding(inputs_BM, jnp.arange(inputs_BM.shape[1])[None])
@@ -323,7 +342,8 @@ class Classifier(nnx.Module):
         total_BD = jnp.sum(jnp.where(valid_BM[..., None], x_BMD, 0.0), axis=1)
         length_B1 = jnp.sum(valid_BM, axis=1, keepdims=True)
         mean_BD = total_BD / jnp.maximum(length_B1, 1)
-        return (mean_BD @ self.label_DC[...] + self.label_C[...])[:, None]
+        x_B1E = jnp.pad(mean_BD, ((0, 0), (0, 1)), constant_values=1.0)[:, None]
+        return x_B1E, jnp.concatenate([self.label_DC[...], self.label_C[...][None]]).T
 
 
 MODELS: dict[str, Any] = {

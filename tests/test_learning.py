@@ -47,9 +47,9 @@ def learn(model, batches, steps: int) -> tuple[float, np.ndarray]:
     @jax.jit
     def step(params, opt_state, batch):
         def mean_loss(params):
-            logits_BLV = nnx.merge(graphdef, params, fixed)(batch)
-            loss, tokens = smoothed_loss(logits_BLV, batch["targets"], 0.0)
-            return loss / tokens, token_nll(logits_BLV, batch["targets"])
+            x_BLD, kernel_VD = nnx.merge(graphdef, params, fixed).last_layer(batch)
+            loss, tokens = smoothed_loss(x_BLD, kernel_VD, batch["targets"], label_smoothing=0.0)
+            return loss / tokens, token_nll(x_BLD, kernel_VD, batch["targets"])
 
         (loss, nll_BL), grads = jax.value_and_grad(mean_loss, has_aux=True)(params)
         updates, opt_state = optimizer.update(grads, opt_state, params)

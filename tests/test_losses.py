@@ -1,14 +1,30 @@
 """Cross-entropy against float64 numpy with the smoothed targets written out."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from synth.losses import smoothed_loss, token_nll
+from synth import losses
 
 B, L, V = 3, 4, 7
 TARGETS = np.array([[1, 2, 3, 6], [4, 5, 0, 0], [0, 0, 0, 0]])
+
+
+EYE_VV = jnp.eye(V)
+
+
+def smoothed_loss(logits_BLV, targets_BL, smoothing: float, tokens_at_once: int = 0):
+    """Of an output layer that copies its input."""
+    return losses.smoothed_loss(
+        logits_BLV, EYE_VV, targets_BL, label_smoothing=smoothing, tokens_at_once=tokens_at_once
+    )
+
+
+def token_nll(logits_BLV, targets_BL, tokens_at_once: int = 0):
+    return losses.token_nll(logits_BLV, EYE_VV, targets_BL, tokens_at_once=tokens_at_once)
 
 
 def log_softmax(logits_BLV):
@@ -92,3 +108,72 @@ def test_bfloat16_logits_are_scored_in_float32(rng):
     assert nll_BL.dtype == jnp.float32
     exact_BL = token_nll(logits_BLV.astype(jnp.float32), jnp.asarray(TARGETS))
     np.testing.assert_array_equal(nll_BL, exact_BL)
+
+
+# --- In parts -------------------------------------------------------------------------------------
+
+
+def plain_loss(x_BLD, kernel_VD, targets_BL, smoothing: float):
+    """With one-hot targets, all logits at once, and JAX's own gradient."""
+    logp_BLV = jax.nn.log_softmax(x_BLD @ kernel_VD.T)
+    q_BLV = jax.nn.one_hot(targets_BL, V) * (1.0 - smoothing)
+    q_BLV += (1.0 - jax.nn.one_hot(targets_BL, V)) * smoothing / (V - 1)
+    divergence_BL = jnp.sum(jax.scipy.special.xlogy(q_BLV, q_BLV) - q_BLV * logp_BLV, axis=-1)
+    return jnp.sum(jnp.where(targets_BL > 0, divergence_BL, 0.0))
+
+
+@pytest.mark.parametrize("tokens_at_once", [0, 1, 3, 6, 9, 12, 100])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_any_number_of_tokens_at_once(smoothing, tokens_at_once, rng):
+    """1, 2, 3 of 4 positions at a time, or all: the plain loss and its gradients, scaled, too."""
+    x_BLD = jnp.asarray(rng.normal(size=(B, L, 5)), jnp.float32)
+    kernel_VD = jnp.asarray(rng.normal(size=(V, 5)), jnp.float32)
+    targets_BL = jnp.asarray(TARGETS)
+
+    def ours(x_BLD, kernel_VD):
+        loss, _ = losses.smoothed_loss(
+            x_BLD,
+            kernel_VD,
+            targets_BL,
+            label_smoothing=smoothing,
+            tokens_at_once=tokens_at_once,
+        )
+        return 3.0 * loss
+
+    def plain(x_BLD, kernel_VD):
+        return 3.0 * plain_loss(x_BLD, kernel_VD, targets_BL, smoothing)
+
+    found = jax.value_and_grad(ours, argnums=(0, 1))(x_BLD, kernel_VD)
+    expected = jax.value_and_grad(plain, argnums=(0, 1))(x_BLD, kernel_VD)
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+    nll_BL = losses.token_nll(x_BLD, kernel_VD, targets_BL, tokens_at_once=tokens_at_once)
+    whole_BL = losses.token_nll(x_BLD, kernel_VD, targets_BL)
+    np.testing.assert_allclose(nll_BL, whole_BL, rtol=1e-6, atol=1e-6)
+
+
+def temporary_bytes(batch: int, length: int, tokens_at_once: int) -> int:
+    """Of loss and gradient over a vocabulary of 1,000."""
+
+    def both(x_BLD, kernel_VD, targets_BL):
+        def loss(x_BLD, kernel_VD):
+            return losses.smoothed_loss(
+                x_BLD, kernel_VD, targets_BL, label_smoothing=0.1, tokens_at_once=tokens_at_once
+            )[0]
+
+        return jax.value_and_grad(loss, argnums=(0, 1))(x_BLD, kernel_VD)
+
+    shapes = ((batch, length, 8), (1000, 8))
+    arrays = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
+    targets_BL = jax.ShapeDtypeStruct((batch, length), jnp.int32)
+    memory: Any = jax.jit(both).lower(*arrays, targets_BL).compile().memory_analysis()
+    return memory.temp_size_in_bytes
+
+
+def test_memory_does_not_grow_with_the_batch():
+    """All at once it is more than one [B, L, V] array; in parts no more for four times the text."""
+    assert temporary_bytes(4, 64, 0) > 4 * 64 * 1000 * 4
+    assert temporary_bytes(16, 64, 0) > 3 * temporary_bytes(4, 64, 0)
+    growth = temporary_bytes(16, 64, 64) - temporary_bytes(4, 64, 64)
+    assert growth < 16 * 64 * 8 * 4 * 4  # a few arrays like x, none like the logits
+    assert temporary_bytes(16, 64, 64) < 4 * 64 * 1000 * 4
