@@ -70,7 +70,7 @@ def make_decoder(
         beam = 1 if search.sampling else search.beam
         if "prompts" in batch:
             rows, length = batch["prompts"].shape
-            memory, cache = model.start(rows * beam, length)
+            memory, cache = model.start(rows, beam, length)
         else:
             rows, bucket = batch["inputs"].shape
             length = output_length(experiment, search, bucket)

@@ -66,7 +66,7 @@ def test_steps_of_a_translation_equal_the_full_pass(variant, mix):
 @every_case
 def test_steps_of_a_language_model_equal_the_full_pass(variant, mix):
     model = small_model("language_model", variant, mix)
-    memory, cache = model.start(4, 12)
+    memory, cache = model.start(4, 1, 12)
     found = step_by_step(model, HYPOTHESES, memory, cache)
     np.testing.assert_allclose(found, model({"targets": HYPOTHESES}), rtol=1e-4, atol=1e-4)
 
@@ -75,10 +75,13 @@ def test_the_cache_holds_what_terms_need():
     """Keys for vanilla terms alone; values for all."""
     for variant, with_keys in (("random", [False]), ("dense+vanilla", [False, True])):
         model = small_model("language_model", variant, "softmax")
-        _, cache = model.start(3, 5)
-        assert len(cache) == 2
-        assert [key is not None for key in cache[0]["keys"]] == with_keys
-        assert cache[0]["value"].shape == (3, 5, 2, 3)
+        _, cache = model.start(3, 4, 5)
+        layers = cache["layers"].arrays
+        assert len(layers) == 2
+        assert [key is not None for key in layers[0]["keys"]] == with_keys
+        assert layers[0]["value"].shape == (3, 2, 5, 4, 3)
+        assert cache["ancestors"].shape == (12, 5)
+        assert model.start(3, 1, 5)[1]["ancestors"] is None
 
 
 def test_decoding_of_a_model_in_one_loop():
