@@ -79,7 +79,7 @@ def test_the_cache_holds_what_terms_need():
         layers = cache["layers"].arrays
         assert len(layers) == 2
         assert [key is not None for key in layers[0]["keys"]] == with_keys
-        assert layers[0]["value"].shape == (3, 2, 5, 4, 3)
+        assert layers[0]["value"].shape == (3, 2, 20, 3)
         assert cache["ancestors"].shape == (12, 5)
         assert model.start(3, 1, 5)[1]["ancestors"] is None
 

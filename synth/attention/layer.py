@@ -11,7 +11,7 @@ from flax import nnx
 from synth.attention import step
 from synth.attention.attend import attend
 from synth.attention.scores import Score, Vanilla, glorot, head_projection, make_score
-from synth.attention.terms import Mask, Place
+from synth.attention.terms import Mask
 from synth.dropout import dropout_factors
 from synth.variants import check_mix, parse_variant
 
@@ -158,8 +158,9 @@ class SelfAttention(nnx.Module):
         see `synth.attention.step`.
         """
         index = jnp.asarray(index)  # a Python int would be a `Place` of that many positions
-        value_BHMWK = step.write(cache["value"], self._value(x_R1D), index)
-        length = value_BHMWK.shape[2]
+        value_BHSK = step.write(cache["value"], self._value(x_R1D), index)
+        value_RHMK = step.read(value_BHSK, ancestors_RM)
+        length = value_RHMK.shape[2]
         keys, terms = [], []
         for score, old in zip(self.scores, cache["keys"], strict=True):
             new, key_RMHK = score.keys(x_R1D), None
@@ -168,9 +169,8 @@ class SelfAttention(nnx.Module):
                 key_RMHK = jnp.swapaxes(step.read(new, ancestors_RM), 1, 2)
             keys.append(new)
             terms.append(score(x_R1D, index, length, key_RMHK))
-        value_RHMK = step.read(value_BHMWK, ancestors_RM)
         out_R1HK = step.attend_step(self.mixture(terms), value_RHMK, index)
-        return self._project(out_R1HK), {"keys": keys, "value": value_BHMWK}
+        return self._project(out_R1HK), {"keys": keys, "value": value_BHSK}
 
     def _check_length(self, length: int) -> None:
         if length > self.max_length:
@@ -205,7 +205,7 @@ class CrossAttention(nnx.Module):
         return {"key": self.score.keys(encoded_BMD), "value": value_BMHK}
 
     def step_memory(self, encoded_BMD: jax.Array) -> Cache:
-        """`memory` in the order in which steps read it, [B, H, M, K]: nothing is moved in a step."""
+        """`memory` as steps read it, [B, H, M, K]: nothing is moved in a step."""
         memory = self.memory(encoded_BMD)
         return {name: jnp.swapaxes(array_BMHK, 1, 2) for name, array_BMHK in memory.items()}
 

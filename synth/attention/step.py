@@ -1,10 +1,11 @@
 """One decoding step of self-attention: a single query per hypothesis, over what steps have written.
 
-A cache is [B, H, M, W, K] (W hypotheses per example, M steps): what a step writes is one slice,
-updated in place, and what a head reads lies together. Hypotheses are reordered at every step of a
-beam search, but the cache is not: `ancestors_BWM` tells in which of the W places the m-th position
-of a hypothesis was written, so that reordering moves these few integers instead of all keys and
-values. R = B W are rows, the hypotheses of an example side by side.
+A cache is [B, H, M W, K] (W hypotheses per example, M steps, those of a step side by side): what a
+step writes is one slice, updated in place, and what a head reads lies together. Hypotheses are
+reordered at every step of a beam search, but the cache is not: `ancestors_RM` tells in which of the
+W places the m-th position of a hypothesis was written, so that reordering moves these few integers
+instead of all keys and values. R = B W are rows, the hypotheses of an example side by side; S = M W
+are the slots of an example.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from synth.attention.terms import Mask, Term
 
 
 def empty(batch: int, beam: int, length: int, num_heads: int, head_dim: int, dtype) -> jax.Array:
-    """A cache_BHMWK with nothing in it."""
-    return jnp.zeros((batch, num_heads, length, beam, head_dim), dtype)
+    """A cache_BHSK with nothing in it."""
+    return jnp.zeros((batch, num_heads, length * beam, head_dim), dtype)
 
 
 def first_ancestors(batch: int, beam: int, length: int) -> jax.Array | None:
@@ -38,31 +39,31 @@ def with_own_place(ancestors_RM: jax.Array | None, index: jax.Array, batch: int)
     return jax.lax.dynamic_update_slice_in_dim(ancestors_RM, place_R1, index, axis=1)
 
 
-def write(cache_BHMWK: jax.Array, new_R1HK: jax.Array, index: jax.Array) -> jax.Array:
+def write(cache_BHSK: jax.Array, new_R1HK: jax.Array, index: jax.Array) -> jax.Array:
     """The cache with what all rows contribute at position `index`."""
-    batch, num_heads, _, beam, head_dim = cache_BHMWK.shape
-    new_BWHK = new_R1HK.reshape(batch, beam, num_heads, head_dim).astype(cache_BHMWK.dtype)
-    new_BH1WK = jnp.swapaxes(new_BWHK, 1, 2)[:, :, None]
-    cache_BHMWK = jax.lax.dynamic_update_slice_in_dim(cache_BHMWK, new_BH1WK, index, axis=2)
-    # Without the barrier XLA may write twice, for the loop and for the product, each into a copy.
-    return jax.lax.optimization_barrier(cache_BHMWK)
+    batch, num_heads, _, head_dim = cache_BHSK.shape
+    beam = new_R1HK.shape[0] // batch
+    new_BWHK = new_R1HK.reshape(batch, beam, num_heads, head_dim).astype(cache_BHSK.dtype)
+    new_BHWK = jnp.swapaxes(new_BWHK, 1, 2)
+    return jax.lax.dynamic_update_slice_in_dim(cache_BHSK, new_BHWK, index * beam, axis=2)
 
 
-def read(cache_BHMWK: jax.Array, ancestors_RM: jax.Array | None) -> jax.Array:
+def read(cache_BHSK: jax.Array, ancestors_RM: jax.Array | None) -> jax.Array:
     """rows_RHMK: what each row and its ancestors wrote."""
-    batch, num_heads, length, beam, head_dim = cache_BHMWK.shape
     if ancestors_RM is None:
-        return cache_BHMWK.reshape(batch, num_heads, length, head_dim)
-
-    head_and_step_HM = jnp.arange(num_heads * length, dtype=jnp.int32).reshape(num_heads, length)
-    ancestors_BWHM = ancestors_RM.reshape(batch, beam, 1, length)
-    place_BWHM = head_and_step_HM * beam + ancestors_BWHM
+        return cache_BHSK
+    batch, num_heads, slots, head_dim = cache_BHSK.shape
+    rows, length = ancestors_RM.shape
+    steps_HM = jnp.arange(num_heads * length, dtype=jnp.int32).reshape(num_heads, length)
+    beam = slots // length
+    place_BWHM = steps_HM * beam + ancestors_RM.reshape(batch, beam, 1, length)
 
     def of_example(cache_NK, place_WHM):
         return cache_NK.at[place_WHM].get(mode="promise_in_bounds")
 
-    cache_BNK = cache_BHMWK.reshape(batch, -1, head_dim)
-    return jax.vmap(of_example)(cache_BNK, place_BWHM).reshape(-1, num_heads, length, head_dim)
+    cache_BNK = cache_BHSK.reshape(batch, num_heads * slots, head_dim)
+    rows_BWHMK = jax.vmap(of_example)(cache_BNK, place_BWHM)
+    return rows_BWHMK.reshape(rows, num_heads, length, head_dim)
 
 
 def attend_step(terms: Sequence[Term], value_RHMK: jax.Array, index: jax.Array) -> jax.Array:
