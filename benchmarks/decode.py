@@ -5,13 +5,15 @@ python -m benchmarks.decode [--size=base] [--variants=all] [--write=results/benc
 All translate the same random lines with random weights, in one process, in turns. A line of n
 tokens has an output of about n tokens, drawn once: EOS is forbidden before and forced there, so
 that all ways find as many tokens. Ours and PyTorch's take lines of like length together, the
-example takes them as they come, padded to its one length of 256. PyTorch is timed if it is there.
+example takes them as they come, padded to its one length of 256. PyTorch is timed if it is there,
+with all its threads and with one: where the cores are shared, its threads wait for each other.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib.util
+import os
 import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -29,6 +31,7 @@ from data import batching, command
 from synth.compilation import jit
 from synth.decode import NEGATIVE
 from synth.decoding import Search, find_outputs
+from synth.errors import UserError
 from synth.transformer import make_model
 from synth.variants import VARIANTS
 
@@ -44,7 +47,8 @@ ALPHA = 0.6
 ALL = (*VARIANTS, "random+vanilla", "dense+vanilla")
 PEER_LENGTH = 256  # the example's longest inputs and outputs
 PEER_ROWS = 32  # and its batch
-LINES = 64
+LINES = 32
+PYTORCH = "PyTorch, 1 thread"
 MEDIAN_LENGTH = 20
 
 
@@ -79,9 +83,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             ways[variant, beam] = ours(args.size, variant, beam, lines)
         ways["flax wmt", beam] = the_example(sizes, beam, lines)
     if importlib.util.find_spec("torch"):
-        ways["PyTorch", 1] = pytorch(args.size, lines)
+        ways |= pytorch(args.size, lines)
     named = {f"{name}, {beam}": way for (name, beam), way in ways.items()}
-    taken = measure.timed(named, rounds=args.rounds)
+    taken = measure.timed(named, rounds=args.rounds, warm=False)  # they are compiled already
     text = report(args.size, lines, list(ways), taken)
     print(text)
     if args.write:
@@ -145,7 +149,8 @@ def ours(size: str, variant: str, beam: int, lines: Lines) -> Callable[[], Any]:
         return find_outputs(ending, Search(beam=beam, alpha=ALPHA), {"inputs": inputs_BM}, length)
 
     batches = sorted_batches(size, lines)
-    return lambda: [decode_batch(state, *batch) for batch in batches]
+    programs = {batch[2]: decode_batch.lower(state, *batch).compile() for batch in batches}
+    return lambda: [programs[length](state, *batch) for *batch, length in batches]
 
 
 def make_our_model(sizes: Sizes, variant: str) -> Any:
@@ -167,23 +172,34 @@ def make_our_model(sizes: Sizes, variant: str) -> Any:
 def the_example(sizes: Sizes, beam: int, lines: Lines) -> Callable[[], Any]:
     """The algorithm of the Flax wmt example."""
     rows = min(PEER_ROWS, len(lines.ids))
+    if len(lines.ids) % rows:
+        raise UserError(f"--lines={len(lines.ids)} must fill batches of {rows}")
     inputs = batching.pad(lines.ids, batch=len(lines.ids), length=PEER_LENGTH)
     params = jax.jit(
         functools.partial(flax_wmt.variables, sizes, longest=PEER_LENGTH, params=True)
     )(inputs[:1])
     settings: dict[str, Any] = dict(beam=beam, alpha=ALPHA, longest=PEER_LENGTH)
     translate = jit(functools.partial(flax_wmt.translate, sizes, **settings))
-    starts = range(0, len(lines.ids) // rows * rows, rows)
-    groups = [slice(start, start + rows) for start in starts]
-    return lambda: [translate(params, inputs[group], lines.ends_N[group]) for group in groups]
+    program = translate.lower(params, inputs[:rows], lines.ends_N[:rows]).compile()
+    groups = [slice(start, start + rows) for start in range(0, len(lines.ids), rows)]
+    return lambda: [program(params, inputs[group], lines.ends_N[group]) for group in groups]
 
 
-def pytorch(size: str, lines: Lines) -> Callable[[], Any]:
+def pytorch(size: str, lines: Lines) -> dict[tuple[str, int], Callable[[], Any]]:
     """Greedy search in PyTorch, on the batches that ours have."""
     torch_greedy: Any = importlib.import_module("benchmarks.peers.torch_greedy")
     translate = torch_greedy.Translator(SIZES[size])
     batches = sorted_batches(size, lines)
-    return lambda: [translate(*batch) for batch in batches]
+
+    def run(threads: int):
+        torch_greedy.torch.set_num_threads(threads)
+        return [translate(*batch) for batch in batches]
+
+    ways: dict[tuple[str, int], Callable[[], Any]] = {(PYTORCH, 1): lambda: run(1)}
+    cores = len(os.sched_getaffinity(0))
+    if cores > 1:
+        ways[f"PyTorch, {cores} threads", 1] = lambda: run(cores)
+    return ways
 
 
 # --- The table ------------------------------------------------------------------------------------
@@ -195,7 +211,7 @@ def report(size: str, lines: Lines, ways: Sequence[tuple[str, int]], taken) -> s
     for name, beam in ways:
         seconds = statistics.median(taken[f"{name}, {beam}"])
         cells = [f"{lines.tokens / seconds:,.0f}"]
-        for base in ("flax wmt", "PyTorch"):
+        for base in ("flax wmt", PYTORCH):
             key = f"{base}, {beam}"
             shown = f"{measure.ratio(taken, key, f'{name}, {beam}'):.2f}" if key in taken else "-"
             cells.append(shown)
@@ -207,7 +223,7 @@ def report(size: str, lines: Lines, ways: Sequence[tuple[str, int]], taken) -> s
         f"{len(lines.ids)} lines, {lines.tokens} tokens of outputs; {model}; float32. Ratios are "
         "of tokens/s: above 1 the way of the row is the faster. Names without a variant are "
         "vanilla attention of others.",
-        ("way", "search", "tokens/s", "it : flax wmt", "it : PyTorch"),
+        ("way", "search", "tokens/s", "it : flax wmt", f"it : {PYTORCH}"),
         rows,
         left=2,
         packages=("jax", "jaxlib", "flax", "torch"),

@@ -3,6 +3,7 @@
 import functools
 import itertools
 import math
+import re
 from typing import Any
 
 import jax
@@ -11,7 +12,9 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from synth.compilation import jit
 from synth.decode import EOS_ID, PAD_ID, beam_search, greedy
+from synth.decoding import Search, find_outputs
 from synth.transformer import make_model
 from tests.reference import ATTENTION, MODEL_CASES, MODEL_IDS, filled
 
@@ -340,3 +343,44 @@ def test_padding_is_never_chosen():
     strip(tokens_BT[0])
     assert np.any(tokens_BT != PAD_ID) and math.isfinite(score_B[0])
     np.testing.assert_array_equal(greedy(step, {}, 1, 3), [[3, 3, 3]])
+
+
+# --- What a compiled step does not do -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("variant", ["random", "dense", "factorized_dense", "random+vanilla"])
+def test_no_cache_or_memory_is_copied_in_a_step(variant, beam):
+    """In the loop of the compiled program nothing copies a whole cache, or what is as large.
+
+    A cache is written in place; the memory lies as it is read and is not repeated per hypothesis.
+    """
+    batch, length, inputs = 5, 7, 11
+    model = small_model("seq2seq", variant, "softmax", num_layers=1)
+    graphdef, state = nnx.split(model)
+
+    def decode(state, inputs_BM):
+        model: Any = nnx.merge(graphdef, state)
+        search = Search(beam=beam, alpha=0.6)
+        return find_outputs(model, search, {"inputs": inputs_BM}, length)
+
+    text = jit(decode).lower(state, jnp.ones((batch, inputs), int)).compile().as_text()
+    made = results_in_loop(text)
+    cache = f"f32[{batch},2,{length * beam},3]"
+    memory = [f"f32[{batch},2,{a},{b}]" for a, b in ((inputs, 3), (3, inputs))]
+    rows = batch * beam
+    repeated = [f"f32[{rows},{a},{b},3]" for a, b in ((2, inputs), (inputs, 2))] if beam > 1 else []
+    assert any(shape == cache and "update" in name for name, shape in made)  # written in place
+    for name, shape in made:
+        assert shape not in repeated, name
+        moved = re.search("copy|transpose", name) and "update" not in name
+        assert not moved or shape not in (cache, *memory), name
+
+
+def results_in_loop(text: str) -> list[tuple[str, str]]:
+    """(name, shape) of what the body of a compiled loop makes, the largest loop's."""
+    bodies = []
+    for name in re.findall(r"body=%([\w.\-]+)", text):
+        body = text[text.index(f"\n%{name} (") :].partition("\n}")[0]
+        bodies.append(re.findall(r"^ +(?:ROOT )?%(\S+) = (\w+\[[\d,]*\])", body, re.MULTILINE))
+    return max(bodies, key=len)
