@@ -147,7 +147,9 @@ class Block(nnx.Module):
         y_BLD = self.feed_forward(self.ff_norm(x_BLD), keys[4])
         return x_BLD + dropout(y_BLD, self.residual_dropout, keys[5])
 
-    def step(self, x_R1D, index, cache, ancestors_RM, *, memory=None, memory_valid=None):
+    def step(
+        self, x_R1D, index, cache, ancestors_RM, *, memory: Any = None, memory_valid: Any = None
+    ):
         """One decoding step; returns the output and the new cache of the self-attention."""
         y_R1D, cache = self.self_attention.step(self.self_norm(x_R1D), index, cache, ancestors_RM)
         x_R1D = x_R1D + y_R1D

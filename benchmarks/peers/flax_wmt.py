@@ -88,14 +88,14 @@ def variables(sizes: Sizes, inputs, longest: int, *, params: bool) -> dict[str, 
     """Random parameters, or the empty caches for these inputs."""
     model = Translator(sizes, longest, decode=True)
     targets = jnp.ones((len(inputs), longest), jnp.int32)
-    made = model.init(jax.random.key(0), inputs, targets)
+    made: Any = model.init(jax.random.key(0), inputs, targets)
     return made["params"] if params else made["cache"]
 
 
 def translate(sizes: Sizes, params, inputs, ends_B, *, beam: int, alpha: float, longest: int):
     """tokens [B, longest + 1], after a first 0; output b ends after ends_B[b] tokens."""
     batch = len(inputs)
-    model = Translator(sizes, longest, decode=True)
+    model: Any = Translator(sizes, longest, decode=True)
     encoded = model.apply({"params": params}, inputs, method="encode")
     encoded, seen = jnp.repeat(encoded, beam, axis=0), jnp.repeat(inputs, beam, axis=0)
     ends_R1 = jnp.repeat(ends_B, beam)[:, None]

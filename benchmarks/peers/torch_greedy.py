@@ -71,8 +71,8 @@ class Translator:
         mask = (inputs > 0)[:, None, None]
         x = self.table[inputs] + self.positions[: inputs.shape[1]]
         for layer in self.encoder:
-            parts = layer.heads(layer.norm(x) @ layer.self_in, 3)
-            x = layer.feed_forward(x + layer.attend(*parts, mask) @ layer.self_out)
+            query, key, value = layer.heads(layer.norm(x) @ layer.self_in, 3)
+            x = layer.feed_forward(x + layer.attend(query, key, value, mask) @ layer.self_out)
         x = F.layer_norm(x, x.shape[-1:])
         memories = [
             [part.contiguous() for part in layer.heads(x @ layer.cross_kv, 2)]
@@ -97,9 +97,9 @@ class Translator:
         for layer, (keys, values), memory in zip(self.decoder, caches, memories, strict=True):
             query, key, value = layer.heads(layer.norm(x) @ layer.self_in, 3)
             keys[:, :, index : index + 1], values[:, :, index : index + 1] = key, value
-            seen = keys[:, :, : index + 1], values[:, :, : index + 1]
-            x = x + layer.attend(query, *seen) @ layer.self_out
-            (query,) = layer.heads(layer.norm(x) @ layer.cross_q, 1)
-            x = x + layer.attend(query, *memory, mask) @ layer.cross_out
+            key, value = keys[:, :, : index + 1], values[:, :, : index + 1]
+            x = x + layer.attend(query, key, value) @ layer.self_out
+            (query,), (key, value) = layer.heads(layer.norm(x) @ layer.cross_q, 1), memory
+            x = x + layer.attend(query, key, value, mask) @ layer.cross_out
             x = layer.feed_forward(x)
         return F.layer_norm(x, x.shape[-1:])[:, 0] @ self.table.T
