@@ -19,6 +19,17 @@ PAD_ID = 0
 EOS_ID = 1
 NEGATIVE = -1e9  # "never", small enough not to overflow when sums of it are taken
 
+
+class Unmoved(NamedTuple):
+    """Arrays of a cache that stay as they are when hypotheses are reordered.
+
+    For what is large: the model then keeps account of what belongs to which hypothesis, in a small
+    array of the cache that is moved.
+    """
+
+    arrays: Any
+
+
 Step = Callable[[jax.Array, jax.Array, Any], tuple[jax.Array, Any]]
 
 
@@ -176,7 +187,7 @@ def beam_search(
 
     Args:
       step: the step function, over rows [B W] (hypotheses of an example side by side).
-      cache: its first cache; every array has the leading axis B W.
+      cache: its first cache; every array has the leading axis B W, but for `Unmoved` ones.
       batch: B.
       beam: W.
       alpha: exponent of the length penalty, at least 0; 0 compares sums of log-probabilities.
@@ -258,4 +269,8 @@ def _reorder(cache, parent_BW: jax.Array):
     """Gives each hypothesis the cache of the one it continues."""
     batch, beam = parent_BW.shape
     rows = (jnp.arange(batch)[:, None] * beam + parent_BW).reshape(-1)
-    return jax.tree.map(lambda array: jnp.take(array, rows, axis=0), cache)
+
+    def move(part):
+        return part if isinstance(part, Unmoved) else jnp.take(part, rows, axis=0)
+
+    return jax.tree.map(move, cache, is_leaf=lambda part: isinstance(part, Unmoved))

@@ -67,31 +67,45 @@ def make_decoder(
 
     def decode_batch(params, fixed, batch):
         model: Any = experiment.model(params, fixed)
-        beam = 1 if search.sampling else search.beam
         if "prompts" in batch:
-            rows, length = batch["prompts"].shape
-            memory, cache = model.start(rows * beam, length)
+            length = batch["prompts"].shape[1]
         else:
-            rows, bucket = batch["inputs"].shape
-            length = output_length(experiment, search, bucket)
-            memory, cache = model.start(batch["inputs"], beam, length)
-
-        def model_step(tokens_B, index, cache):
-            return model.step(tokens_B, index, memory, cache)
-
-        step: decode.Step = model_step
-        if "prompts" in batch:
-            step = decode.after_prompt(model_step, jnp.repeat(batch["prompts"], beam, axis=0))
-        if search.sampling:
-            keys_B = jax.vmap(_key)(batch["draws"])
-            return decode.sample(step, cache, keys_B, length, **dataclasses.asdict(search.sampling))
-        if beam == 1:
-            return decode.greedy(step, cache, rows, length)
-        return decode.beam_search(
-            step, cache, rows, beam=beam, alpha=search.alpha, max_length=length
-        )[0]
+            length = output_length(experiment, search, batch["inputs"].shape[1])
+        return find_outputs(model, search, batch, length)
 
     return jit(decode_batch)
+
+
+def find_outputs(
+    model: Any, search: Search, batch: Mapping[str, jax.Array], length: int
+) -> jax.Array:
+    """tokens_BT of a batch as of `make_decoder`, in T = `length` steps at most.
+
+    The model has `start` and `step` as `transformer.EncoderDecoder` or, with prompts, as
+    `transformer.DecoderOnly`.
+    """
+    beam = 1 if search.sampling else search.beam
+    if "prompts" in batch:
+        rows = batch["prompts"].shape[0]
+        memory, cache = model.start(rows, beam, length)
+    else:
+        rows = batch["inputs"].shape[0]
+        memory, cache = model.start(batch["inputs"], beam, length)
+
+    def model_step(tokens_R, index, cache):
+        return model.step(tokens_R, index, memory, cache)
+
+    step: decode.Step = model_step
+    if "prompts" in batch:
+        step = decode.after_prompt(model_step, jnp.repeat(batch["prompts"], beam, axis=0))
+    if search.sampling:
+        keys_B = jax.vmap(_key)(batch["draws"])
+        return decode.sample(step, cache, keys_B, length, **dataclasses.asdict(search.sampling))
+    if beam == 1:
+        return decode.greedy(step, cache, rows, length)
+    return decode.beam_search(step, cache, rows, beam=beam, alpha=search.alpha, max_length=length)[
+        0
+    ]
 
 
 def _key(draw_3: jax.Array) -> jax.Array:

@@ -19,7 +19,9 @@ from flax import nnx
 
 from synth.attention import CrossAttention, SelfAttention
 from synth.attention.scores import glorot
+from synth.attention.step import first_ancestors, with_own_place
 from synth.attention.terms import Mask, causal_LM
+from synth.decode import Unmoved
 from synth.dropout import dropout
 
 Batch = dict[str, jax.Array]
@@ -149,13 +151,15 @@ class Block(nnx.Module):
         y_BLD = self.feed_forward(self.ff_norm(x_BLD), keys[4])
         return x_BLD + dropout(y_BLD, self.residual_dropout, keys[5])
 
-    def step(self, x_B1D, index, cache, *, memory: Any = None, memory_valid: Any = None):
+    def step(
+        self, x_R1D, index, cache, ancestors_RM, *, memory: Any = None, memory_valid: Any = None
+    ):
         """One decoding step; returns the output and the new cache of the self-attention."""
-        y_B1D, cache = self.self_attention.step(self.self_norm(x_B1D), index, cache)
-        x_B1D = x_B1D + y_B1D
+        y_R1D, cache = self.self_attention.step(self.self_norm(x_R1D), index, cache, ancestors_RM)
+        x_R1D = x_R1D + y_R1D
         if self.cross_attention is not None and self.cross_norm is not None:
-            x_B1D = x_B1D + self.cross_attention(self.cross_norm(x_B1D), memory, memory_valid)
-        return x_B1D + self.feed_forward(self.ff_norm(x_B1D)), cache
+            x_R1D = x_R1D + self.cross_attention.step(self.cross_norm(x_R1D), memory, memory_valid)
+        return x_R1D + self.feed_forward(self.ff_norm(x_R1D)), cache
 
 
 class Stack(nnx.Module):
@@ -171,8 +175,15 @@ class Stack(nnx.Module):
 
     def memories(self, encoded_BMD) -> list:
         """Keys and values of the encoder's output for each block's cross-attention."""
+        return [cross.memory(encoded_BMD) for cross in self._crosses()]
+
+    def step_memories(self, encoded_BMD) -> list:
+        """The same as decoding steps read them."""
+        return [cross.step_memory(encoded_BMD) for cross in self._crosses()]
+
+    def _crosses(self) -> list[CrossAttention]:
         crosses = [block.cross_attention for block in self.blocks]
-        return [cross.memory(encoded_BMD) for cross in crosses if cross is not None]
+        return [cross for cross in crosses if cross is not None]
 
     def __call__(self, x_BLD, mask: Mask, *, memories=None, key=None, **shared) -> jax.Array:
         count = len(self.blocks)
@@ -183,18 +194,24 @@ class Stack(nnx.Module):
             x_BLD = block(x_BLD, mask, memory=memory, key=block_key, **shared)
         return self.norm(x_BLD)
 
-    def init_cache(self, batch: int, length: int) -> list:
-        """Empty caches of all blocks."""
-        return [block.self_attention.init_cache(batch, length) for block in self.blocks]
+    def init_cache(self, batch: int, beam: int, length: int) -> dict[str, Any]:
+        """Empty caches of all blocks, and whose they are (`attention.step`)."""
+        layers = [block.self_attention.init_cache(batch, beam, length) for block in self.blocks]
+        return {"layers": Unmoved(layers), "ancestors": first_ancestors(batch, beam, length)}
 
-    def step(self, x_B1D, index, caches, *, memories=None, memory_valid=None):
+    def step(self, x_R1D, index, cache, *, memories=None, **memory_valid):
         """One decoding step through all blocks."""
+        layers = cache["layers"].arrays
         memories = [None] * len(self.blocks) if memories is None else memories
-        new_caches = []
-        for block, cache, memory in zip(self.blocks, caches, memories, strict=True):
-            x_B1D, cache = block.step(x_B1D, index, cache, memory=memory, memory_valid=memory_valid)
-            new_caches.append(cache)
-        return self.norm(x_B1D), new_caches
+        batch = layers[0]["value"].shape[0]
+        ancestors_RM = with_own_place(cache["ancestors"], index, batch)
+        new_layers = []
+        for block, layer, memory in zip(self.blocks, layers, memories, strict=True):
+            x_R1D, layer = block.step(
+                x_R1D, index, layer, ancestors_RM, memory=memory, **memory_valid
+            )
+            new_layers.append(layer)
+        return self.norm(x_R1D), {"layers": Unmoved(new_layers), "ancestors": ancestors_RM}
 
 
 class Model(nnx.Module):
@@ -248,23 +265,18 @@ class EncoderDecoder(Model):
         )
         return x_BLD, self.embedding.table_VD[...]
 
-    def start(self, inputs_BM: jax.Array, rows_per_example: int, length: int):
-        """What decoding needs: (memory, cache) for `rows_per_example` hypotheses per input.
+    def start(self, inputs_BM: jax.Array, beam: int, length: int):
+        """What decoding needs: (memory, cache) for `beam` hypotheses per input; see `Stack`."""
+        memories = self.decoder.step_memories(self.encode(inputs_BM))
+        cache = self.decoder.init_cache(inputs_BM.shape[0], beam, length)
+        return {"memories": memories, "memory_valid": inputs_BM != PAD_ID}, cache
 
-        Only the cache is per hypothesis; its arrays have leading axis B * rows_per_example.
+    def step(self, tokens_R: jax.Array, index: jax.Array, memory, cache):
+        """logits_RV (float32) of the token at position `index`, given the one before it.
+
+        Rows are the hypotheses, those of an example side by side.
         """
-        memories = self.decoder.memories(self.encode(inputs_BM))
-        cache = self.decoder.init_cache(inputs_BM.shape[0] * rows_per_example, length)
-        return {"layers": memories, "valid": inputs_BM != PAD_ID}, cache
-
-    def step(self, tokens_B: jax.Array, index: jax.Array, memory, cache):
-        """logits_BV (float32) of the token at position `index` + 1, given the one before it."""
-        positions = jnp.reshape(index, (1, 1))
-        x_B1D = self.embedding(tokens_B[:, None], positions)
-        x_B1D, cache = self.decoder.step(
-            x_B1D, index, cache, memories=memory["layers"], memory_valid=memory["valid"]
-        )
-        return self.embedding.logits(x_B1D)[:, 0], cache
+        return step_of(self, tokens_R, index, memory, cache)
 
 
 class DecoderOnly(Model):
@@ -298,16 +310,20 @@ class DecoderOnly(Model):
         )
         return x_BLD, self.embedding.table_VD[...]
 
-    def start(self, batch_size: int, length: int):
+    def start(self, batch: int, beam: int, length: int):
         """(memory, cache) for decoding; a language model has no memory."""
-        return {}, self.decoder.init_cache(batch_size, length)
+        return {}, self.decoder.init_cache(batch, beam, length)
 
-    def step(self, tokens_B: jax.Array, index: jax.Array, memory, cache):
-        """logits_BV (float32) of the token at position `index` + 1, given the one before it."""
-        del memory
-        x_B1D = self.embedding(tokens_B[:, None], jnp.reshape(index, (1, 1)))
-        x_B1D, cache = self.decoder.step(x_B1D, index, cache)
-        return self.embedding.logits(x_B1D)[:, 0], cache
+    def step(self, tokens_R: jax.Array, index: jax.Array, memory, cache):
+        """As `EncoderDecoder.step`."""
+        return step_of(self, tokens_R, index, memory, cache)
+
+
+def step_of(model, tokens_R: jax.Array, index: jax.Array, memory, cache):
+    """One decoding step of a model with an embedding and a decoder: (logits_RV, cache)."""
+    x_R1D = model.embedding(tokens_R[:, None], jnp.reshape(index, (1, 1)))
+    x_R1D, cache = model.decoder.step(x_R1D, index, cache, **memory)
+    return model.embedding.logits(x_R1D)[:, 0], cache
 
 
 class Classifier(Model):

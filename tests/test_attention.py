@@ -321,7 +321,7 @@ def test_longer_than_max_length_is_an_error(variant, mix):
     attention = make_attention(variant, mix)
     for call in (
         lambda: attention(jnp.zeros((1, N + 1, D)), Mask()),
-        lambda: attention.init_cache(1, N + 1),
+        lambda: attention.init_cache(1, 1, N + 1),
     ):
         with pytest.raises(ValueError, match=rf"{N + 1} tokens .*max_length={N}"):
             call()

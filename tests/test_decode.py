@@ -3,6 +3,7 @@
 import functools
 import itertools
 import math
+import re
 from typing import Any
 
 import jax
@@ -11,7 +12,9 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from synth.compilation import jit
 from synth.decode import EOS_ID, PAD_ID, beam_search, greedy
+from synth.decoding import Search, find_outputs
 from synth.transformer import make_model
 from tests.reference import ATTENTION, MODEL_CASES, MODEL_IDS, filled
 
@@ -66,7 +69,7 @@ def test_steps_of_a_translation_equal_the_full_pass(variant, mix):
 @every_case
 def test_steps_of_a_language_model_equal_the_full_pass(variant, mix):
     model = small_model("language_model", variant, mix)
-    memory, cache = model.start(4, 12)
+    memory, cache = model.start(4, 1, 12)
     found = step_by_step(model, HYPOTHESES, memory, cache)
     np.testing.assert_allclose(found, model({"targets": HYPOTHESES}), rtol=1e-4, atol=1e-4)
 
@@ -75,10 +78,13 @@ def test_the_cache_holds_what_terms_need():
     """Keys for vanilla terms alone; values for all."""
     for variant, with_keys in (("random", [False]), ("dense+vanilla", [False, True])):
         model = small_model("language_model", variant, "softmax")
-        _, cache = model.start(3, 5)
-        assert len(cache) == 2
-        assert [key is not None for key in cache[0]["keys"]] == with_keys
-        assert cache[0]["value"].shape == (3, 5, 2, 3)
+        _, cache = model.start(3, 4, 5)
+        layers = cache["layers"].arrays
+        assert len(layers) == 2
+        assert [key is not None for key in layers[0]["keys"]] == with_keys
+        assert layers[0]["value"].shape == (3, 2, 20, 3)
+        assert cache["ancestors"].shape == (12, 5)
+        assert model.start(3, 1, 5)[1]["ancestors"] is None
 
 
 def test_decoding_of_a_model_in_one_loop():
@@ -337,3 +343,44 @@ def test_padding_is_never_chosen():
     strip(tokens_BT[0])
     assert np.any(tokens_BT != PAD_ID) and math.isfinite(score_B[0])
     np.testing.assert_array_equal(greedy(step, {}, 1, 3), [[3, 3, 3]])
+
+
+# --- What a compiled step does not do -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("variant", ["random", "dense", "factorized_dense", "random+vanilla"])
+def test_no_cache_or_memory_is_copied_in_a_step(variant, beam):
+    """In the loop of the compiled program nothing copies a whole cache, or what is as large.
+
+    A cache is written in place; the memory lies as it is read and is not repeated per hypothesis.
+    """
+    batch, length, inputs = 5, 7, 11
+    model = small_model("seq2seq", variant, "softmax", num_layers=1)
+    graphdef, state = nnx.split(model)
+
+    def decode(state, inputs_BM):
+        model: Any = nnx.merge(graphdef, state)
+        search = Search(beam=beam, alpha=0.6)
+        return find_outputs(model, search, {"inputs": inputs_BM}, length)
+
+    text = jit(decode).lower(state, jnp.ones((batch, inputs), int)).compile().as_text()
+    made = results_in_loop(text)
+    cache = f"f32[{batch},2,{length * beam},3]"
+    memory = [f"f32[{batch},2,{a},{b}]" for a, b in ((inputs, 3), (3, inputs))]
+    rows = batch * beam
+    repeated = [f"f32[{rows},{a},{b},3]" for a, b in ((2, inputs), (inputs, 2))] if beam > 1 else []
+    assert any(shape == cache and "update" in name for name, shape in made)  # written in place
+    for name, shape in made:
+        assert shape not in repeated, name
+        moved = re.search("copy|transpose", name) and "update" not in name
+        assert not moved or shape not in (cache, *memory), name
+
+
+def results_in_loop(text: str) -> list[tuple[str, str]]:
+    """(name, shape) of what the body of a compiled loop makes, the largest loop's."""
+    bodies = []
+    for name in re.findall(r"body=%([\w.\-]+)", text):
+        body = text[text.index(f"\n%{name} (") :].partition("\n}")[0]
+        bodies.append(re.findall(r"^ +(?:ROOT )?%(\S+) = (\w+\[[\d,]*\])", body, re.MULTILINE))
+    return max(bodies, key=len)

@@ -226,7 +226,7 @@ def test_a_beam_after_a_prompt_finds_the_best_continuation():
 def test_a_language_model_goes_on_as_its_full_pass_says():
     model = small_model("language_model", "random+vanilla", "softmax", num_layers=1)
     prompts_BP = jnp.array([[3, 4, 5, 0], [7, 0, 0, 0]])
-    memory, cache = model.start(2, 9)
+    memory, cache = model.start(2, 1, 9)
     step = after_prompt(
         lambda tokens, index, cache: model.step(tokens, index, memory, cache), prompts_BP
     )

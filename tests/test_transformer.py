@@ -159,7 +159,7 @@ def test_longer_than_max_length_is_an_error(kind):
             model.start(INPUTS, 2, N + 1)
     else:
         with pytest.raises(ValueError, match=rf"{N + 1} tokens .*max_length={N}"):
-            model.start(3, N + 1)
+            model.start(3, 1, N + 1)
 
 
 def test_shift_right():

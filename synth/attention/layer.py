@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from synth.attention import step
 from synth.attention.attend import attend
 from synth.attention.scores import Score, Vanilla, glorot, head_projection, make_score
-from synth.attention.terms import Mask, Place
+from synth.attention.terms import Mask
 from synth.dropout import dropout_factors
 from synth.variants import check_mix, parse_variant
 
@@ -133,39 +134,43 @@ class SelfAttention(nnx.Module):
         length = x_BLD.shape[1]
         self._check_length(length)
         place = length if positions_BL is None else positions_BL
-        keys = [score.keys(x_BLD) for score in self.scores]
+        terms = [score(x_BLD, place, place, score.keys(x_BLD)) for score in self.scores]
         dropout_LM = dropout_factors(dropout_key, self.dropout_rate, (length, length))
-        return self._attend(x_BLD, place, place, keys, self._value(x_BLD), mask, dropout_LM)
+        return self._project(attend(self.mixture(terms), self._value(x_BLD), mask, dropout_LM))
 
-    def init_cache(self, batch: int, length: int) -> Cache:
-        """An empty cache for `length` decoding steps: values, and the keys that terms have."""
+    def init_cache(self, batch: int, beam: int, length: int) -> Cache:
+        """An empty cache of `length` steps and `beam` hypotheses: values, and keys of terms."""
         self._check_length(length)
-        shape = (batch, length, *self.value_DHK.shape[1:])
+        num_heads, head_dim = self.value_DHK.shape[1:]
 
         def empty():
-            return jnp.zeros(shape, self.dtype)
+            return step.empty(batch, beam, length, num_heads, head_dim, self.dtype)
 
         keys = [empty() if score.caches_keys else None for score in self.scores]
         return {"keys": keys, "value": empty()}
 
-    def step(self, x_B1D: jax.Array, index: jax.Array, cache: Cache) -> tuple[jax.Array, Cache]:
-        """Attends from position `index` (a scalar, below the cache's length) to 0..index."""
+    def step(
+        self, x_R1D: jax.Array, index: jax.Array, cache: Cache, ancestors_RM: jax.Array | None
+    ) -> tuple[jax.Array, Cache]:
+        """Attends from position `index` (a scalar, below the cache's length) to 0..index.
 
+        Rows are the hypotheses, those of an example side by side; for the cache and the ancestors
+        see `synth.attention.step`.
+        """
         index = jnp.asarray(index)  # a Python int would be a `Place` of that many positions
-
-        def store(old, new):
-            return jax.lax.dynamic_update_slice_in_dim(old, new.astype(old.dtype), index, axis=1)
-
-        new_keys = [score.keys(x_B1D) for score in self.scores]
-        keys = [
-            None if new is None else store(old, new)
-            for old, new in zip(cache["keys"], new_keys, strict=True)
-        ]
-        value_BMHK = store(cache["value"], self._value(x_B1D))
-        length = value_BMHK.shape[1]
-        mask = Mask(visible_LM=(jnp.arange(length) <= index)[None])
-        y_B1D = self._attend(x_B1D, index, length, keys, value_BMHK, mask, None)
-        return y_B1D, {"keys": keys, "value": value_BMHK}
+        value_BHSK = step.write(cache["value"], self._value(x_R1D), index)
+        value_RHMK = step.read(value_BHSK, ancestors_RM)
+        length = value_RHMK.shape[2]
+        keys, terms = [], []
+        for score, old in zip(self.scores, cache["keys"], strict=True):
+            new, key_RMHK = score.keys(x_R1D), None
+            if new is not None:
+                new = step.write(old, new, index)
+                key_RMHK = jnp.swapaxes(step.read(new, ancestors_RM), 1, 2)
+            keys.append(new)
+            terms.append(score(x_R1D, index, length, key_RMHK))
+        out_R1HK = step.attend_step(self.mixture(terms), value_RHMK, index)
+        return self._project(out_R1HK), {"keys": keys, "value": value_BHSK}
 
     def _check_length(self, length: int) -> None:
         if length > self.max_length:
@@ -177,14 +182,7 @@ class SelfAttention(nnx.Module):
     def _value(self, x_BMD: jax.Array) -> jax.Array:
         return jnp.einsum("bmd,dhk->bmhk", x_BMD, self.value_DHK[...].astype(self.dtype))
 
-    def _attend(
-        self, x_BLD, queries: Place, positions: Place, keys, value_BMHK, mask: Mask, dropout_LM
-    ) -> jax.Array:
-        terms = [
-            score(x_BLD, queries, positions, key)
-            for score, key in zip(self.scores, keys, strict=True)
-        ]
-        out_BLHK = attend(self.mixture(terms), value_BMHK, mask, dropout_LM)
+    def _project(self, out_BLHK: jax.Array) -> jax.Array:
         return jnp.einsum("blhk,hkd->bld", out_BLHK, self.output_HKD[...].astype(self.dtype))
 
 
@@ -206,24 +204,29 @@ class CrossAttention(nnx.Module):
         )
         return {"key": self.score.keys(encoded_BMD), "value": value_BMHK}
 
+    def step_memory(self, encoded_BMD: jax.Array) -> Cache:
+        """`memory` as steps read it, [B, H, M, K]: nothing is moved in a step."""
+        memory = self.memory(encoded_BMD)
+        return {name: jnp.swapaxes(array_BMHK, 1, 2) for name, array_BMHK in memory.items()}
+
     def __call__(
         self, x_BLD: jax.Array, memory: Cache, valid_BM: jax.Array, dropout_key=None
     ) -> jax.Array:
-        """Attends from x_BLD to the memory.
-
-        While decoding, x may hold several rows per example ([B beam, 1, D]): as these see the same
-        memory they are laid along L, and the memory is not copied.
-        """
-        rows, length, model_dim = x_BLD.shape
-        batch, memory_length = valid_BM.shape
-        x_BLD = x_BLD.reshape(batch, -1, model_dim)
-        term = self.score(x_BLD, x_BLD.shape[1], memory_length, memory["key"])
-        dropout_LM = dropout_factors(
-            dropout_key, self.dropout_rate, (x_BLD.shape[1], memory_length)
-        )
+        """Attends from x_BLD to the memory."""
+        length, memory_length = x_BLD.shape[1], valid_BM.shape[1]
+        term = self.score(x_BLD, length, memory_length, memory["key"])
+        dropout_LM = dropout_factors(dropout_key, self.dropout_rate, (length, memory_length))
         out_BLHK = attend([term], memory["value"], Mask(valid_BM=valid_BM), dropout_LM)
-        y_BLD = jnp.einsum("blhk,hkd->bld", out_BLHK, self.output_HKD[...].astype(self.dtype))
-        return y_BLD.reshape(rows, length, model_dim)
+        return self._project(out_BLHK)
+
+    def step(self, x_R1D: jax.Array, memory: Cache, valid_BM: jax.Array) -> jax.Array:
+        """Attends from one token of each hypothesis to the `step_memory` of its example."""
+        query_R1HK = self.score.queries(x_R1D)
+        out_R1HK = step.attend_memory(query_R1HK, memory["key"], memory["value"], valid_BM)
+        return self._project(out_R1HK)
+
+    def _project(self, out_BLHK: jax.Array) -> jax.Array:
+        return jnp.einsum("blhk,hkd->bld", out_BLHK, self.output_HKD[...].astype(self.dtype))
 
 
 def output_projection(rngs: nnx.Rngs, model_dim: int, num_heads: int, head_dim: int) -> nnx.Param:

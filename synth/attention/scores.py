@@ -83,10 +83,13 @@ class Vanilla(Score):
     def keys(self, x_BMD: jax.Array) -> jax.Array:
         return jnp.einsum("bmd,dhk->bmhk", x_BMD, self.key_DHK[...].astype(self.dtype))
 
-    def __call__(self, x_BLD: jax.Array, queries: Place, positions: Place, keys: Any) -> Term:
+    def queries(self, x_BLD: jax.Array) -> jax.Array:
+        """query_BLHK, divided by sqrt(K)."""
         kernel_DHK = self.query_DHK[...] / math.sqrt(self.query_DHK.shape[-1])
-        query_BLHK = jnp.einsum("bld,dhk->blhk", x_BLD, kernel_DHK.astype(self.dtype))
-        return Factored(query_BLHK, keys)
+        return jnp.einsum("bld,dhk->blhk", x_BLD, kernel_DHK.astype(self.dtype))
+
+    def __call__(self, x_BLD: jax.Array, queries: Place, positions: Place, keys: Any) -> Term:
+        return Factored(self.queries(x_BLD), keys)
 
 
 class Random(Score):

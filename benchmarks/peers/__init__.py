@@ -1,0 +1,1 @@
+"""How others do the same work, written for the benchmarks alone."""
