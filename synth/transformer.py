@@ -20,6 +20,7 @@ from flax import nnx
 from synth.attention import CrossAttention, SelfAttention
 from synth.attention.scores import glorot
 from synth.attention.terms import Mask, causal_LM
+from synth.compilation import stored
 from synth.dropout import dropout
 
 PAD_ID = 0  # padding; also what the decoder reads before the first target, as in T2T
@@ -138,12 +139,16 @@ class Block(nnx.Module):
     ) -> jax.Array:
         keys = [None] * 6 if key is None else list(jax.random.split(key, 6))
         y_BLD = self.self_attention(self.self_norm(x_BLD), mask, positions_BL, keys[0])
-        x_BLD = x_BLD + dropout(y_BLD, self.residual_dropout, keys[1])
+        x_BLD = self._add(x_BLD, y_BLD, keys[1])
         if self.cross_attention is not None and self.cross_norm is not None:
             y_BLD = self.cross_attention(self.cross_norm(x_BLD), memory, memory_valid, keys[2])
-            x_BLD = x_BLD + dropout(y_BLD, self.residual_dropout, keys[3])
+            x_BLD = self._add(x_BLD, y_BLD, keys[3])
         y_BLD = self.feed_forward(self.ff_norm(x_BLD), keys[4])
-        return x_BLD + dropout(y_BLD, self.residual_dropout, keys[5])
+        return self._add(x_BLD, y_BLD, keys[5])
+
+    def _add(self, x_BLD, y_BLD, key) -> jax.Array:
+        """The residual stream after a sub-layer."""
+        return stored(x_BLD + dropout(stored(y_BLD), self.residual_dropout, key))
 
     def step(self, x_B1D, index, cache, *, memory: Any = None, memory_valid: Any = None):
         """One decoding step; returns the output and the new cache of the self-attention."""
