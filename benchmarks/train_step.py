@@ -8,6 +8,7 @@ warm and in turns in one process:
   plain    our model with attention that materialises [B, H, L, M] logits of every term
   PyTorch  nn.Transformer of the same size (pip install -r requirements-bench.txt)
   Flax     the model of its WMT example: --flax_examples=DIR, a checkout's examples/wmt
+  products the matrix products of variant vanilla alone: the ceiling of the machine
 
 Both others are dot-product attention, as our variant vanilla. Compiling is most of the time: with
 --size=base a variant takes about a minute, so there it is vanilla and random+vanilla by default.
@@ -28,7 +29,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from benchmarks import measure, peers
+from benchmarks import measure, peers, products
 from data import command
 from synth import configuration, sharding
 from synth.configuration import Config
@@ -117,6 +118,9 @@ def make_ways(size: Size, variants: Sequence[str], args: Any) -> dict[str, Way]:
         make["Flax example"] = functools.partial(
             peers.flax_step, *peer, **vocabulary, example=args.flax_examples
         )
+    make["products alone"] = functools.partial(
+        products.products_step, config, size.rows, size.length
+    )
     ways = {}
     for name, build in make.items():
         start = time.perf_counter()
@@ -175,8 +179,10 @@ def our_step(size: Size, variant: str, *, plain: bool = False) -> Callable[[], A
 def report(name: str, size: Size, ways: dict[str, Way], rounds: int) -> str:
     """Measures; returns the section of the page."""
     taken = measure.timed({name: way.step for name, way in ways.items()}, rounds=rounds)
-    batch = make_batch(size, config_of(size, "vanilla").data.vocab_size)
+    config = config_of(size, "vanilla")
+    batch = make_batch(size, config.data.vocab_size)
     tokens = sum(int((side != 0).sum()) for side in batch.values())
+    operations = products.operations(products.products(config, size.rows, size.length))
     base = next(iter(ways))
     rows = []
     for way, built in ways.items():
@@ -195,7 +201,8 @@ def report(name: str, size: Size, ways: dict[str, Way], rounds: int) -> str:
         f"python -m benchmarks.train_step --size={name}",
         f"{size.rows} x {size.length} tokens a side, {tokens:,} of them no padding; float32, "
         f"dropout 0.1. `it : {base}` is the ratio of the seconds of a step, median of {rounds} "
-        "rounds; the first step holds building and compiling.",
+        "rounds; the first step holds building and compiling. The products of vanilla are "
+        f"{operations / 1e9:.1f} GFLOP.",
         ("way", "s/step", "tokens/s", f"it : {base}", "first step, s"),
         rows,
         packages=("jax", "jaxlib", "flax", "torch"),
