@@ -19,7 +19,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import shlex
 import statistics
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -33,7 +35,7 @@ from benchmarks import measure, peers, products
 from data import command
 from synth import configuration, sharding
 from synth.configuration import Config
-from synth.experiment import Experiment, make_experiment
+from synth.experiment import Experiment, TrainState, make_experiment
 from synth.steps import make_train_step
 
 VARIANTS = (
@@ -83,11 +85,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     flags.add_argument("--torch_compile", action="store_true", help="PyTorch compiled, too")
     flags.add_argument("--rounds", type=int, default=5)
     flags.add_argument("--write", metavar="PAGE", help="also put the section into this page")
+    argv = sys.argv[1:] if argv is None else argv
     args = flags.parse_args(argv)
     size = SIZES[args.size]
     variants = args.variants.split(",") if args.variants else size.variants
     ways = make_ways(size, variants, args)
-    text = report(args.size, size, ways, args.rounds)
+    given = [flag for flag in argv if not flag.startswith(("--write", "--flax_examples"))]
+    if args.flax_examples:
+        given.append("--flax_examples=DIR")
+    called = shlex.join(["python", "-m", "benchmarks.train_step", *given])
+    text = report(called, args.size, ways, args.rounds)
     print(text)
     if args.write:
         measure.write(text, Path(args.write))
@@ -157,11 +164,27 @@ def make_our_experiment(config: Config) -> Experiment:
     return make_experiment(config, vocabulary)
 
 
+def drawn_state(experiment: Experiment) -> TrainState:
+    """A state as after initialisation, drawn by numpy: that takes no compiling."""
+    rng = np.random.default_rng(0)
+    state = experiment.abstract_state()
+
+    def draw(x):
+        values = 1.0 if x.ndim == 1 else 0.05 * rng.standard_normal(x.shape)
+        return jax.device_put(np.full(x.shape, values, x.dtype), x.sharding)
+
+    def zeros(x):
+        return jax.device_put(np.zeros(x.shape, x.dtype), x.sharding)
+
+    drawn = dict(params=jax.tree.map(draw, state.params), fixed=jax.tree.map(draw, state.fixed))
+    return dataclasses.replace(jax.tree.map(zeros, state), **drawn)
+
+
 def our_step(size: Size, variant: str, *, plain: bool = False) -> Callable[[], Any]:
     """One update of our model; of the plain formulation if asked."""
     config = config_of(size, variant)
     experiment = make_our_experiment(config)
-    state = [experiment.init_state()]
+    state = [drawn_state(experiment)]
     batch = sharding.to_devices(make_batch(size, config.data.vocab_size), experiment.mesh)
     with peers.plain_attention() if plain else contextlib.nullcontext():
         compiled = make_train_step(experiment).lower(state[0], batch).compile()
@@ -176,8 +199,9 @@ def our_step(size: Size, variant: str, *, plain: bool = False) -> Callable[[], A
 # --- The table ------------------------------------------------------------------------------------
 
 
-def report(name: str, size: Size, ways: dict[str, Way], rounds: int) -> str:
-    """Measures; returns the section of the page."""
+def report(called: str, name: str, ways: dict[str, Way], rounds: int) -> str:
+    """Measures; returns the section of the page, which names the command that was `called`."""
+    size = SIZES[name]
     taken = measure.timed({name: way.step for name, way in ways.items()}, rounds=rounds)
     config = config_of(size, "vanilla")
     batch = make_batch(size, config.data.vocab_size)
@@ -198,7 +222,7 @@ def report(name: str, size: Size, ways: dict[str, Way], rounds: int) -> str:
         )
     return measure.section(
         f"Training step, {name}",
-        f"python -m benchmarks.train_step --size={name}",
+        called,
         f"{size.rows} x {size.length} tokens a side, {tokens:,} of them no padding; float32, "
         f"dropout 0.1. `it : {base}` is the ratio of the seconds of a step, median of {rounds} "
         "rounds; the first step holds building and compiling. The products of vanilla are "
