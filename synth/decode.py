@@ -15,20 +15,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from synth.attention.step import Unmoved
+
 PAD_ID = 0
 EOS_ID = 1
 NEGATIVE = -1e9  # "never", small enough not to overflow when sums of it are taken
-
-
-class Unmoved(NamedTuple):
-    """Arrays of a cache that stay as they are when hypotheses are reordered.
-
-    For what is large: the model then keeps account of what belongs to which hypothesis, in a small
-    array of the cache that is moved.
-    """
-
-    arrays: Any
-
 
 Step = Callable[[jax.Array, jax.Array, Any], tuple[jax.Array, Any]]
 

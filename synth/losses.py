@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from synth.transformer import output_logits
+from synth.layers import output_logits
 
 
 def token_nll(

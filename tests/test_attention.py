@@ -140,10 +140,10 @@ def test_dropout_scales_weights_after_the_softmax(variant, rng):
 
 
 def test_dropout_factors():
-    factors = np.asarray(dropout_factors(jax.random.key(0), 0.2, (100, 100)))
-    assert set(np.unique(factors)) == {0.0, np.float32(1.25)}
+    factors = np.asarray(dropout_factors(jax.random.key(0), 0.25, (100, 100)))
+    assert set(np.unique(factors)) == {0.0, np.float32(4 / 3)}
     assert abs(factors.mean() - 1.0) < 0.02
-    assert dropout_factors(None, 0.2, (2, 2)) is None
+    assert dropout_factors(None, 0.25, (2, 2)) is None
     assert dropout_factors(jax.random.key(0), 0.0, (2, 2)) is None
 
 

@@ -9,7 +9,8 @@ import pytest
 from flax import nnx
 
 from synth.attention.terms import Mask, causal_LM
-from synth.transformer import make_model, shift_right, sinusoids
+from synth.layers import sinusoids
+from synth.transformer import make_model, shift_right
 from tests.reference import ATTENTION, MODEL_CASES, MODEL_IDS, filled
 
 V, N = 11, 12

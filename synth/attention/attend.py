@@ -24,7 +24,7 @@ from synth.attention.batch_axis import repeat_first_axis
 from synth.attention.fused import fused_attend, why_not_fused
 from synth.attention.shared import shared_attend
 from synth.attention.softmax import softmax_attend
-from synth.attention.terms import Factored, Mask, Shared, Term
+from synth.attention.terms import Factored, Full, Mask, Shared, Term
 from synth.dropout import times
 
 
@@ -49,10 +49,9 @@ def attend(
     path, _ = choose_path(terms, value_BMHK, mask, dropout_LM, platform=jax.default_backend())
     if path == "shared":
         return shared_attend(sum_shared(terms), value_BMHK, mask, dropout_LM)
-    products = [term for term in terms if isinstance(term, Factored) and not _is_row(term)]
-    rest = [term for term in terms if not isinstance(term, Factored) or _is_row(term)]
-    query_BLHK, key_BMHK = _concatenate(products, batch=value_BMHK.shape[0])
-    bias = _sum_biases(rest)
+    factored = [term for term in terms if isinstance(term, Factored)]
+    query_BLHK, key_BMHK = _concatenate(factored, batch=value_BMHK.shape[0])
+    bias = _sum_biases([term for term in terms if not isinstance(term, Factored)])
     if path == "fused":
         return fused_attend(query_BLHK, key_BMHK, bias, value_BMHK, mask)
     return softmax_attend(query_BLHK, key_BMHK, bias, value_BMHK, mask, dropout_LM)
@@ -107,11 +106,6 @@ def _full_float32(term: Term) -> jax.Array:
     return term.full().astype(jnp.float32)
 
 
-def _is_row(term: Factored) -> bool:
-    """A decoding step with keys that all examples share: to repeat them would be all the work."""
-    return term.key.ndim == 3 and term.query_BLHK.shape[1] == 1
-
-
 def _concatenate(terms: Sequence[Factored], batch: int) -> tuple[Any, Any]:
     """One query_BLHK and key_BMHK for all terms: sum of <q, k> = <[q...], [k...]>; or two None.
 
@@ -132,5 +126,5 @@ def _concatenate(terms: Sequence[Factored], batch: int) -> tuple[Any, Any]:
 def _sum_biases(terms: Sequence[Term]) -> jax.Array | None:
     """logits_HLM, or logits_BHLM where a term has a batch axis; None for no terms."""
     shared = [term.logits_HLM for term in terms if isinstance(term, Shared)]
-    others = [term.full() for term in terms if not isinstance(term, Shared)]
-    return functools.reduce(jnp.add, [*shared, *others]) if terms else None
+    full = [term.logits_BHLM for term in terms if isinstance(term, Full)]
+    return functools.reduce(jnp.add, [*shared, *full]) if terms else None

@@ -12,12 +12,23 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from synth.attention.attend import masked_softmax
 from synth.attention.terms import Mask, Term
+
+
+class Unmoved(NamedTuple):
+    """Arrays of a cache that stay as they are when hypotheses are reordered.
+
+    For what is large: the model then keeps account of what belongs to which hypothesis, in a small
+    array of the cache that is moved.
+    """
+
+    arrays: Any
 
 
 def empty(batch: int, beam: int, length: int, num_heads: int, head_dim: int, dtype) -> jax.Array:
