@@ -48,7 +48,8 @@ def attend(
     """
     path, _ = choose_path(terms, value_BMHK, mask, dropout_LM, platform=jax.default_backend())
     if path == "shared":
-        return shared_attend(sum_shared(terms), value_BMHK, mask, dropout_LM)
+        fixed = all(isinstance(term, Shared) and term.fixed for term in terms)
+        return shared_attend(sum_shared(terms), value_BMHK, mask, dropout_LM, fixed=fixed)
     factored = [term for term in terms if isinstance(term, Factored)]
     query_BLHK, key_BMHK = _concatenate(factored, batch=value_BMHK.shape[0])
     bias = _sum_biases([term for term in terms if not isinstance(term, Factored)])

@@ -103,7 +103,8 @@ class Random(Score):
     def __call__(self, x_BLD: jax.Array, queries: Place, positions: Place, keys: Any) -> Term:
         if is_packed(queries):
             return Full(_look_up_packed(self.logits_HNN[...], queries, positions))
-        return Shared(take(take(self.logits_HNN[...], queries, axis=1), positions, axis=2))
+        logits_HLM = take(take(self.logits_HNN[...], queries, axis=1), positions, axis=2)
+        return Shared(logits_HLM, fixed=isinstance(self.logits_HNN, Fixed))
 
 
 def _look_up_packed(logits_HNN, queries_BL, keys_BM) -> jax.Array:

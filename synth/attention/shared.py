@@ -6,6 +6,8 @@ the values: out = (exp(logits) @ (m value)) / (exp(logits) @ m).
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 
@@ -14,7 +16,12 @@ from synth.dropout import times
 
 
 def shared_attend(
-    logits_HLM: jax.Array, value_BMHK: jax.Array, mask: Mask, dropout_LM: jax.Array | None
+    logits_HLM: jax.Array,
+    value_BMHK: jax.Array,
+    mask: Mask,
+    dropout_LM: jax.Array | None,
+    *,
+    fixed: bool = False,
 ) -> jax.Array:
     """Attends with weights softmax(logits) that depend on the example by its padding alone.
 
@@ -23,6 +30,8 @@ def shared_attend(
       value_BMHK: the values.
       mask: without segments.
       dropout_LM: factors on the weights after the softmax, or None.
+      fixed: the logits are not trained: their exponentials are kept for the gradient, so that they
+        are computed once a step. For others an exp costs less than the memory does.
 
     Returns:
       out_BLHK in the dtype of the values.
@@ -30,7 +39,7 @@ def shared_attend(
     if mask.visible_LM is not None:
         logits_HLM = jnp.where(mask.visible_LM, logits_HLM, -jnp.inf)
     if mask.valid_BM is not None:
-        return _shared_padded(logits_HLM, value_BMHK, mask.valid_BM, dropout_LM)
+        return _shared_padded(fixed, logits_HLM, value_BMHK, mask.valid_BM, dropout_LM)
     weights_HLM = times(jax.nn.softmax(logits_HLM, axis=-1), dropout_LM)
     return jnp.einsum("hlm,bmhk->blhk", weights_HLM.astype(value_BMHK.dtype), value_BMHK)
 
@@ -41,23 +50,24 @@ _HEADROOM = 60.0
 _SMALLEST = 1e-24
 
 
-@jax.custom_vjp
-def _shared_padded(logits_HLM, value_BMHK, valid_BM, dropout_LM):
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _shared_padded(keep: bool, logits_HLM, value_BMHK, valid_BM, dropout_LM):
     """out = (E D @ (m V)) / (E @ m) with E = exp(logits) computed once for all examples.
 
     Exact for any logits: where the visible keys of some example lie so far below the others that
     the quotient would underflow, the examples are attended to one after the other instead.
 
     Args:
+      keep: the exponentials for the gradient.
       logits_HLM: float32, -inf where hidden from every example.
       value_BMHK: values.
       valid_BM: bool, False on padding.
       dropout_LM: float32 factors on the weights, or None.
     """
-    return _shared_padded_forward(logits_HLM, value_BMHK, valid_BM, dropout_LM)[0]
+    return _shared_padded_forward(keep, logits_HLM, value_BMHK, valid_BM, dropout_LM)[0]
 
 
-def _shared_padded_forward(logits_HLM, value_BMHK, valid_BM, dropout_LM):
+def _shared_padded_forward(keep: bool, logits_HLM, value_BMHK, valid_BM, dropout_LM):
     exp_HLM = _exponentials(logits_HLM, valid_BM)
     sum_BHL = jnp.einsum("hlm,bm->bhl", exp_HLM, valid_BM.astype(jnp.float32))
     seen_BL = _sees_something(logits_HLM, valid_BM)
@@ -78,18 +88,18 @@ def _shared_padded_forward(logits_HLM, value_BMHK, valid_BM, dropout_LM):
         return _one_by_one(logits_HLM, value_BMHK, valid_BM, dropout_LM)
 
     out_BLHK = jax.lax.cond(served, quotient, one_by_one)
-    # The exponentials are not kept: an exp costs less than the memory.
-    saved = (logits_HLM, value_BMHK, valid_BM, dropout_LM, inverse_BLH1, served, out_BLHK)
+    kept_HLM = exp_HLM if keep else None
+    saved = (logits_HLM, kept_HLM, value_BMHK, valid_BM, dropout_LM, inverse_BLH1, served, out_BLHK)
     return out_BLHK, saved
 
 
-def _shared_padded_backward(saved, grad_BLHK):
-    logits_HLM, value_BMHK, valid_BM, dropout_LM, inverse_BLH1, served, out_BLHK = saved
+def _shared_padded_backward(keep: bool, saved, grad_BLHK):
+    logits_HLM, kept_HLM, value_BMHK, valid_BM, dropout_LM, inverse_BLH1, served, out_BLHK = saved
 
     def quotient():
         # y = n / d: dn = g / d, dd = -<g, y> / d. The ceiling inside E cancels in y, so that the
         # derivative by the logits is E times the derivative by E.
-        exp_HLM = _exponentials(logits_HLM, valid_BM)
+        exp_HLM = kept_HLM if keep else _exponentials(logits_HLM, valid_BM)
         grad32_BLHK = grad_BLHK.astype(jnp.float32) * inverse_BLH1
         grad_sum_BLH = -jnp.sum(grad32_BLHK * out_BLHK.astype(jnp.float32), axis=-1)
         grad_numerator_BLHK = grad32_BLHK.astype(value_BMHK.dtype)

@@ -10,12 +10,16 @@ import jax.numpy as jnp
 
 @dataclasses.dataclass(frozen=True)
 class Shared:
-    """Logits that do not depend on the example: random, factorized random."""
+    """Logits that do not depend on the example: random, factorized random.
+
+    `fixed` ones are not trained, either.
+    """
 
     logits_HLM: jax.Array
+    fixed: bool = False
 
     def weighted(self, weight_H: jax.Array) -> Shared:
-        """The term times one weight per head."""
+        """The term times one weight per head, which is trained."""
         return Shared(self.logits_HLM * weight_H[:, None, None])
 
     def full(self) -> jax.Array:
