@@ -1,7 +1,11 @@
 # make demo   set up, train a small model on the embedded text, score it, write its table row
 # make test   set up, check and run the tests
+# make bench  set up, run the quick benchmarks and print their ratios (6 minutes)
 # make test-prepare   set up with TensorFlow, test the preparation of the real data sets
 # All may be run again at any time; what is done already is not done again.
+
+# Large pages of memory: a training step takes 0.7 to 0.9 of the time (docs/speed.md). glibc only.
+export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -11,7 +15,7 @@ UV := $(shell command -v uv 2>/dev/null)
 DEMO := configs/wmt_ende.py:random+vanilla,scale=small
 WORKDIR ?= runs/demo
 
-.PHONY: demo test test-prepare lint results clean help
+.PHONY: demo test bench test-prepare lint results clean help
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -25,6 +29,9 @@ demo: $(VENV)/.installed
 test: lint
 	@echo "--- running the tests, two files at a time"
 	$(RUN) -m pytest -n 2 --dist loadfile
+
+bench: $(VENV)/.installed
+	$(RUN) -m benchmarks --write=results/benchmarks.md
 
 # TFDS' own builders need TensorFlow; nothing else does, so it has an environment of its own.
 test-prepare: $(VENV)-prepare/.installed

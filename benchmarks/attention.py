@@ -1,7 +1,7 @@
 """One self-attention layer, forward and backward, of every variant: ours against the plain way.
 
 python -m benchmarks.attention [--lengths=64,256,512,1024] [--masks=none,padding,causal]
-    [--write=results/benchmarks.md]
+    [--rounds=5] [--write=results/benchmarks.md]
 
 A layer of transformer_base's width (D = 512, 8 heads of 64; projections included) on about 4,096
 tokens, float32 on a CPU and bfloat16 elsewhere. "Plain" materialises the [B, H, L, M] logits of
@@ -40,7 +40,6 @@ VARIANTS = (
 LENGTHS = "64,256,512,1024"
 MASKS = "none,padding,causal"
 TOKENS = 4096
-ROUNDS = 5
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -48,6 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     flags = command.Flags(prog="benchmarks.attention", description=__doc__)
     flags.add_argument("--lengths", default=LENGTHS, help="comma-separated")
     flags.add_argument("--masks", default=MASKS, help="comma-separated")
+    flags.add_argument("--rounds", type=int, default=5)
     flags.add_argument("--write", metavar="PAGE", help="also put the section into this page")
     args = flags.parse_args(argv)
     text = report(list(measure_all(args)))
@@ -61,10 +61,10 @@ def measure_all(args: argparse.Namespace) -> Iterator[list[str]]:
     """The rows of the table."""
     for length in map(int, args.lengths.split(",")):
         for mask in args.masks.split(","):
-            yield from measure_case(length, mask)
+            yield from measure_case(length, mask, args.rounds)
 
 
-def measure_case(length: int, mask_name: str) -> Iterator[list[str]]:
+def measure_case(length: int, mask_name: str, rounds: int) -> Iterator[list[str]]:
     """Rows of one length and mask."""
     batch = max(1, TOKENS // length)
     programs = {}
@@ -73,7 +73,7 @@ def measure_case(length: int, mask_name: str) -> Iterator[list[str]]:
         with plain_attention():
             programs[variant, "plain"] = compile_layer(variant, batch, length, mask_name)
     taken = measure.timed(
-        {f"{v} {way}": run for (v, way), (run, _) in programs.items()}, rounds=ROUNDS
+        {f"{v} {way}": run for (v, way), (run, _) in programs.items()}, rounds=rounds
     )
     megabytes = {key: size / 2**20 for key, (_, size) in programs.items()}
     for variant in VARIANTS:

@@ -88,7 +88,7 @@ def section(
     table = tabulate(
         rows,
         headers,
-        tablefmt="github",
+        tablefmt="pipe",
         disable_numparse=True,
         colalign=["left"] * left + ["right"] * (len(headers) - left),
     )

@@ -1,0 +1,50 @@
+"""The page of benchmarks: sections are replaced by title, ratios are found in them."""
+
+from benchmarks import __main__ as command
+from benchmarks import measure
+
+
+def section(title: str, value: str) -> str:
+    rows = [["random", "none", value, "0.50"], ["vanilla", "none", "2", "-"]]
+    headers = ("variant", "mask", "ms", "it : plain")
+    return measure.section(title, "python -m it", "Text.", headers, rows, left=2, packages=())
+
+
+def test_a_section_replaces_the_one_with_its_title(tmp_path):
+    page = tmp_path / "folder" / "page.md"
+    for title, value in (("A", "1"), ("B", "1"), ("A", "7")):
+        measure.write(section(title, value), page)
+    text = page.read_text("utf-8")
+    assert text.startswith("# Benchmarks\n")
+    assert [line for line in text.splitlines() if line.startswith("## ")] == ["## A", "## B"]
+    assert section("A", "7").strip() in text
+    assert section("A", "1").strip() not in text
+    assert "\n\n\n" not in text
+
+
+def test_ratios_are_the_columns_with_a_colon():
+    assert list(command.ratios(section("A", "1"))) == [("A", "random, none", "it : plain", "0.50")]
+
+
+def test_a_benchmark_that_fails_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(command, "QUICK", {"attention": ["--help"], "none": []})
+    found = {"attention": section("A", "1")}
+    monkeypatch.setattr(command, "run", lambda name, _: found.get(name))
+    page = tmp_path / "page.md"
+    assert command.main([f"--write={page}"]) == 1
+    out, err = capsys.readouterr()
+    assert "random, none" in out and "benchmarks.none failed" in err
+    assert "## A" in page.read_text("utf-8")
+
+
+def test_a_benchmark_that_cannot_be_run_has_no_section():
+    assert command.run("no_such_benchmark", []) is None
+
+
+def test_turns_alternate_and_ratios_are_within_rounds():
+    order = []
+    ways = {name: (lambda name=name: order.append(name)) for name in "ab"}
+    taken = measure.timed(ways, rounds=2)
+    assert order == ["a", "b", "a", "b", "a", "b"]
+    assert {name: len(seconds) for name, seconds in taken.items()} == {"a": 2, "b": 2}
+    assert measure.ratio({"a": [2.0, 9.0, 1.0], "b": [1.0, 3.0, 1.0]}, "a", "b") == 2.0
