@@ -76,8 +76,9 @@ class Translator(nn.Module):
         x = self.embedding(tokens)
         x = x + jax.lax.dynamic_slice_in_dim(self.positions, index, length)
         mask = nn.make_attention_mask(jnp.ones_like(tokens) > 0, inputs > 0)
+        causal = None if self.decode else nn.make_causal_mask(tokens)
         for block in self.decoder:
-            x = block(x, None, encoded, mask)
+            x = block(x, causal, encoded, mask)
         return self.embedding.attend(self.norms[1](x))
 
     def __call__(self, inputs, targets):
