@@ -6,10 +6,12 @@ import json
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from flax import nnx
 
 from data import tasks
 from synth.attention.scores import factor_sizes
+from synth.attention.terms import Mask, causal_LM
 from synth.configuration import Config
 from synth.experiment import abstract_model, layout
 from synth.variants import parse_variant
@@ -38,6 +40,7 @@ def describe(config: Config) -> dict[str, Any]:
         "parameters": parts,
         "trainable": sum(parts.values()),
         "fixed": sum(_parameters(fixed).values()),
+        "attention_paths": attention_paths(config, task),
         "operations_per_token": {
             "parts": operations(config, task),
             "forward": forward,
@@ -95,6 +98,42 @@ def operations(config: Config, task: tasks.Task) -> dict[str, int]:
     return parts | {"softmax": 2 * model.model_dim * config.data.vocab_size}
 
 
+def attention_paths(config: Config, task: tasks.Task) -> dict[str, str]:
+    """How self-attention is computed on this platform and why, by stack, in training and after."""
+    graphdef, params, fixed = abstract_model(config, task, config.data.vocab_size)
+    platform, paths = jax.default_backend(), {}
+    # Packed rows have segments, inputs have padding; targets are padded on the right only.
+    packed = task.kind == "language_model"
+    masks = {"encoder": dict(valid=True), "decoder": dict(causal=True, packed=packed)}
+
+    def look(params, fixed):
+        model = nnx.merge(graphdef, params, fixed)
+        shapes = layout(config, task)
+        for stack, side in (("encoder", "inputs"), ("decoder", "targets")):
+            if not hasattr(model, stack):
+                continue
+            length = shapes.longest(side)
+            x_BLD = jnp.zeros((1, length, config.model.model_dim), config.model.dtype)
+            mask = _mask(length, **masks[stack])
+            for when, rate in (("training", config.model.attention_dropout), ("scoring", 0.0)):
+                dropout_LM = jnp.ones((length, length)) if rate else None
+                attention = getattr(model, stack).blocks[0].self_attention
+                path, why = attention.path(x_BLD, mask, dropout_LM, platform)
+                paths[f"{stack}, {when}"] = f"{path}: {why}"
+
+    jax.eval_shape(look, params, fixed)
+    return paths
+
+
+def _mask(length: int, *, valid=False, causal=False, packed=False) -> Mask:
+    row_BL = jnp.ones((1, length), jnp.int32)
+    return Mask(
+        visible_LM=causal_LM(length) if causal else None,
+        valid_BM=row_BL > 0 if valid else None,
+        segments_BL=row_BL if packed else None,
+    )
+
+
 def _self_attention_operations(model: Config, length: int) -> int:
     """Operations per token of one self-attention: projections, scores, weighted sum of values."""
     width = model.num_heads * model.head_dim
@@ -141,10 +180,12 @@ def to_text(config: Config) -> str:
         heading = f"million operations per token, at {at['inputs']} tokens"
     elif at["inputs"] != at["targets"]:
         heading += f" for inputs of {at['inputs']}"
+    paths = list(found["attention_paths"].items())
     return "\n\n".join(
         [
             title,
             tabulate(rows, ("part", "parameters"), **right),
             tabulate(costs, ("part", heading), **right),
+            tabulate(paths, ("self-attention", f"computed on this {jax.default_backend()}")),
         ]
     )

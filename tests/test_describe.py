@@ -145,3 +145,14 @@ def test_random_attention_costs_less_than_vanilla(paper):
     operations = paper["dense"]["operations_per_token"]
     assert operations["training_step"] == 3 * operations["forward"]
     assert np.isfinite(operations["forward"])
+
+
+def test_how_attention_is_computed_is_told(paper):
+    paths = paper["random"]["attention_paths"]
+    assert list(paths) == [
+        f"{stack}, {when}" for stack in ("encoder", "decoder") for when in ("training", "scoring")
+    ]
+    assert set(paths.values()) == {"shared: no term depends on the example"}
+    paths = describe(lm1b.get_config("random,scale=paper"))["attention_paths"]  # packed: R is looked up
+    assert paths["decoder, training"].startswith("softmax: ")
+    assert "encoder, training" not in paths

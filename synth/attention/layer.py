@@ -9,9 +9,9 @@ import jax.numpy as jnp
 from flax import nnx
 
 from synth.attention import step
-from synth.attention.attend import attend
+from synth.attention.attend import attend, choose_path
 from synth.attention.scores import Score, Vanilla, glorot, head_projection, make_score
-from synth.attention.terms import Mask
+from synth.attention.terms import Mask, Place, Term
 from synth.dropout import dropout_factors
 from synth.variants import check_mix, parse_variant
 
@@ -134,9 +134,20 @@ class SelfAttention(nnx.Module):
         length = x_BLD.shape[1]
         self._check_length(length)
         place = length if positions_BL is None else positions_BL
-        terms = [score(x_BLD, place, place, score.keys(x_BLD)) for score in self.scores]
         dropout_LM = dropout_factors(dropout_key, self.dropout_rate, (length, length))
-        return self._project(attend(self.mixture(terms), self._value(x_BLD), mask, dropout_LM))
+        value_BMHK = self._value(x_BLD)
+        return self._project(attend(self._terms(x_BLD, place), value_BMHK, mask, dropout_LM))
+
+    def path(
+        self, x_BLD: jax.Array, mask: Mask, dropout_LM: jax.Array | None, platform: str
+    ) -> tuple[str, str]:
+        """How a platform computes it, and why (`attend.choose_path`)."""
+        terms = self._terms(x_BLD, x_BLD.shape[1])
+        return choose_path(terms, self._value(x_BLD), mask, dropout_LM, platform=platform)
+
+    def _terms(self, x_BLD: jax.Array, place: Place) -> list[Term]:
+        terms = [score(x_BLD, place, place, score.keys(x_BLD)) for score in self.scores]
+        return self.mixture(terms)
 
     def init_cache(self, batch: int, beam: int, length: int) -> Cache:
         """An empty cache of `length` steps and `beam` hypotheses: values, and keys of terms."""
