@@ -50,7 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     flags.add_argument("--rounds", type=int, default=5)
     flags.add_argument("--write", metavar="PAGE", help="also put the section into this page")
     args = flags.parse_args(argv)
-    text = report(list(measure_all(args)))
+    title = "Attention" if args.lengths == LENGTHS else f"Attention, N = {args.lengths}"
+    text = report(title, list(measure_all(args)))
     print(text)
     if args.write:
         measure.write(text, Path(args.write))
@@ -137,10 +138,10 @@ def valid_keys(batch: int, length: int) -> jax.Array:
     return jnp.asarray(np.arange(length) < lengths_B[:, None])
 
 
-def report(rows: Sequence[Sequence[str]]) -> str:
+def report(title: str, rows: Sequence[Sequence[str]]) -> str:
     """The section of the page."""
     return measure.section(
-        "Attention",
+        title,
         "python -m benchmarks.attention",
         "Ratios are of time, then of the compiled program's temporary memory (MB): ours to the "
         "plain way of the same variant, to plain vanilla attention, and to our vanilla.",

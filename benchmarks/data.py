@@ -43,7 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     flags.add_argument("--tasks", default=",".join(TASKS), help="comma-separated")
     args = flags.parse_args(argv)
     rows = [row for name in args.tasks.split(",") for row in measure_task(name, args)]
-    text = report(rows)
+    whole = args.tasks == ",".join(TASKS)
+    text = report("Pipelines" if whole else f"Pipelines, {args.tasks}", rows)
     print(text)
     if args.write:
         measure.write(text, Path(args.write))
@@ -183,10 +184,10 @@ def tf_data(split: Split, tokenizer: Tokenizer, layout: Layout) -> Iterator[Batc
 # --- The table ------------------------------------------------------------------------------------
 
 
-def report(rows: Sequence[tuple[Any, ...]]) -> str:
+def report(title: str, rows: Sequence[tuple[Any, ...]]) -> str:
     """The section of the page."""
     return measure.section(
-        "Pipelines",
+        title,
         "python -m benchmarks.data",
         "Tokens are those of both sides that are no padding; `ours : it` is the ratio of "
         "tokens/s. Rows of these texts stay in memory once they are read, for all ways.",
