@@ -27,16 +27,6 @@ from synth.attention import SelfAttention
 from synth.attention.terms import Mask, causal_LM
 from synth.compilation import jit
 
-VARIANTS = (
-    "vanilla",
-    "random",
-    "fixed_random",
-    "factorized_random",
-    "dense",
-    "factorized_dense",
-    "random+vanilla",
-    "dense+vanilla",
-)
 LENGTHS = "64,256,512,1024"
 MASKS = "none,padding,causal"
 TOKENS = 4096
@@ -51,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     flags.add_argument("--write", metavar="PAGE", help="also put the section into this page")
     args = flags.parse_args(argv)
     title = "Attention" if args.lengths == LENGTHS else f"Attention, N = {args.lengths}"
-    text = report(title, list(measure_all(args)))
+    text = report(title, measure.called(flags, args), list(measure_all(args)))
     print(text)
     if args.write:
         measure.write(text, Path(args.write))
@@ -69,7 +59,7 @@ def measure_case(length: int, mask_name: str, rounds: int) -> Iterator[list[str]
     """Rows of one length and mask."""
     batch = max(1, TOKENS // length)
     programs = {}
-    for variant in VARIANTS:
+    for variant in measure.VARIANTS:
         programs[variant, "ours"] = compile_layer(variant, batch, length, mask_name)
         with plain_attention():
             programs[variant, "plain"] = compile_layer(variant, batch, length, mask_name)
@@ -77,7 +67,7 @@ def measure_case(length: int, mask_name: str, rounds: int) -> Iterator[list[str]
         {f"{v} {way}": run for (v, way), (run, _) in programs.items()}, rounds=rounds
     )
     megabytes = {key: size / 2**20 for key, (_, size) in programs.items()}
-    for variant in VARIANTS:
+    for variant in measure.VARIANTS:
         ours, plain = f"{variant} ours", f"{variant} plain"
         against = (plain, "vanilla plain", "vanilla ours")
         memory = [("vanilla", "plain"), ("vanilla", "ours")]
@@ -138,11 +128,11 @@ def valid_keys(batch: int, length: int) -> jax.Array:
     return jnp.asarray(np.arange(length) < lengths_B[:, None])
 
 
-def report(title: str, rows: Sequence[Sequence[str]]) -> str:
+def report(title: str, called: str, rows: Sequence[Sequence[str]]) -> str:
     """The section of the page."""
     return measure.section(
         title,
-        "python -m benchmarks.attention",
+        called,
         "Ratios are of time, then of the compiled program's temporary memory (MB): ours to the "
         "plain way of the same variant, to plain vanilla attention, and to our vanilla.",
         (

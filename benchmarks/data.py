@@ -44,7 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = flags.parse_args(argv)
     rows = [row for name in args.tasks.split(",") for row in measure_task(name, args)]
     whole = args.tasks == ",".join(TASKS)
-    text = report("Pipelines" if whole else f"Pipelines, {args.tasks}", rows)
+    title = "Pipelines" if whole else f"Pipelines, {args.tasks}"
+    text = report(title, measure.called(flags, args), rows)
     print(text)
     if args.write:
         measure.write(text, Path(args.write))
@@ -184,11 +185,11 @@ def tf_data(split: Split, tokenizer: Tokenizer, layout: Layout) -> Iterator[Batc
 # --- The table ------------------------------------------------------------------------------------
 
 
-def report(title: str, rows: Sequence[tuple[Any, ...]]) -> str:
+def report(title: str, called: str, rows: Sequence[tuple[Any, ...]]) -> str:
     """The section of the page."""
     return measure.section(
         title,
-        "python -m benchmarks.data",
+        called,
         "Tokens are those of both sides that are no padding; `ours : it` is the ratio of "
         "tokens/s. Rows of these texts stay in memory once they are read, for all ways.",
         ("task", "text", "way", "examples/s", "tokens/s", "filled", "ours : it"),

@@ -33,7 +33,6 @@ from synth.decode import NEGATIVE
 from synth.decoding import Search, find_outputs
 from synth.errors import UserError
 from synth.transformer import make_model
-from synth.variants import VARIANTS
 
 SIZES = {
     "tiny": Sizes(50, 1, 8, 2, 4, 16, 24),
@@ -44,7 +43,6 @@ BUCKETS = {"tiny": (12, 24), "small": (24, 44, 96), "base": (32, 64, 256)}
 TOKENS = {"tiny": 96, "small": 4096, "base": 4096}  # of a batch's inputs
 EXTRA = 20  # tokens that an output may have beyond its input's bucket
 ALPHA = 0.6
-ALL = (*VARIANTS, "random+vanilla", "dense+vanilla")
 PEER_LENGTH = 256  # the example's longest inputs and outputs
 PEER_ROWS = 32  # and its batch
 LINES = 32
@@ -75,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     flags.add_argument("--write", metavar="PAGE", help="also put the section into this page")
     args = flags.parse_args(argv)
     sizes = SIZES[args.size]
-    variants = ALL if args.variants == "all" else tuple(args.variants.split(","))
+    variants = measure.VARIANTS if args.variants == "all" else tuple(args.variants.split(","))
     lines = make_lines(args.lines, min(args.longest, sizes.max_length - 2), sizes.vocab_size)
     ways: dict[tuple[str, int], Callable[[], Any]] = {}
     for beam in (1, 4):
@@ -86,7 +84,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         ways |= pytorch(args.size, lines)
     named = {f"{name}, {beam}": way for (name, beam), way in ways.items()}
     taken = measure.timed(named, rounds=args.rounds, warm=False)  # they are compiled already
-    text = report(args.size, lines, list(ways), taken)
+    called = measure.called(flags, args)
+    text = report(args.size, called, lines, list(ways), taken)
     print(text)
     if args.write:
         measure.write(text, Path(args.write))
@@ -205,7 +204,7 @@ def pytorch(size: str, lines: Lines) -> dict[tuple[str, int], Callable[[], Any]]
 # --- The table ------------------------------------------------------------------------------------
 
 
-def report(size: str, lines: Lines, ways: Sequence[tuple[str, int]], taken) -> str:
+def report(size: str, called: str, lines: Lines, ways: Sequence[tuple[str, int]], taken) -> str:
     """The section of the page."""
     rows = []
     for name, beam in ways:
@@ -219,7 +218,7 @@ def report(size: str, lines: Lines, ways: Sequence[tuple[str, int]], taken) -> s
     model = ", ".join(f"{name}={value}" for name, value in vars(SIZES[size]).items())
     return measure.section(
         f"Decoding, {size}",
-        f"python -m benchmarks.decode --size={size}",
+        called,
         f"{len(lines.ids)} lines, {lines.tokens} tokens of outputs; {model}; float32. Ratios are "
         "of tokens/s: above 1 the way of the row is the faster. Names without a variant are "
         "vanilla attention of others.",

@@ -6,10 +6,12 @@ So all ways are called in turns in one process, and a ratio is the median of the
 
 from __future__ import annotations
 
+import argparse
 import importlib.metadata
 import os
 import platform
 import re
+import shlex
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +22,11 @@ from typing import Any
 import jax
 from tabulate import tabulate
 
+from synth import variants
+
 PAGE = Path("results/benchmarks.md")
+VARIANTS = ("vanilla", *(name for name in variants.VARIANTS if name != "vanilla"))
+VARIANTS = (*VARIANTS, "random+vanilla", "dense+vanilla")
 _HEADING = "# Benchmarks\n\nEach section is written by the command that it names.\n"
 
 Seconds = dict[str, list[float]]
@@ -57,6 +63,17 @@ def ratio(taken: Seconds, name: str, base: str) -> float:
     """Time of `name` over that of `base`: the median of the ratios within each round."""
     pairs = zip(taken[name], taken[base], strict=True)
     return statistics.median(ours / theirs for ours, theirs in pairs)
+
+
+def called(flags: argparse.ArgumentParser, args: argparse.Namespace) -> str:
+    """The command that repeats a benchmark; where files of others lie is left to the reader."""
+    parts = ["python", "-m", flags.prog]
+    for name, value in vars(args).items():
+        if name == "write" or value == flags.get_default(name):
+            continue
+        shown = "DIR" if isinstance(value, Path) else str(value)
+        parts.append(f"--{name}" if value is True else shlex.quote(f"--{name}={shown}"))
+    return " ".join(parts)
 
 
 def machine(*packages: str) -> str:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from synth.attention import layer
-from synth.attention.attend import masked_softmax
+from synth.attention.softmax import masked_softmax
 from synth.attention.terms import Mask, Term
 from synth.dropout import times
 

@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     rows.append(("all", f"{totals[0]:.2f}", f"{statistics.median(totals[1:]):.2f}", ""))
     text = measure.section(
         "Start-up",
-        "python -m benchmarks.startup",
+        measure.called(flags, args),
         f"Seconds from the command to the end of the first step of {args.config}. Cold: no "
         f"vocabulary, no compiled program; warm: both, median of {args.warm_starts} starts.",
         ("part", "cold", "warm", "what"),

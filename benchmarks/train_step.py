@@ -19,9 +19,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import shlex
 import statistics
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -40,17 +38,6 @@ from synth.configuration import Config
 from synth.experiment import Experiment, TrainState, make_experiment
 from synth.steps import make_train_step
 
-VARIANTS = (
-    "vanilla",
-    "random",
-    "fixed_random",
-    "factorized_random",
-    "dense",
-    "factorized_dense",
-    "random+vanilla",
-    "dense+vanilla",
-)
-
 
 @dataclasses.dataclass(frozen=True)
 class Size:
@@ -64,7 +51,7 @@ class Size:
 
 SIZES = {
     "tiny": Size(8, 16, "tiny", ("vanilla", "random")),
-    "small": Size(24, 44, "small", VARIANTS),
+    "small": Size(24, 44, "small", measure.VARIANTS),
     "base": Size(4, 256, "paper", ("vanilla", "random+vanilla")),
 }
 
@@ -87,16 +74,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     flags.add_argument("--torch_compile", action="store_true", help="PyTorch compiled, too")
     flags.add_argument("--rounds", type=int, default=5)
     flags.add_argument("--write", metavar="PAGE", help="also put the section into this page")
-    argv = sys.argv[1:] if argv is None else argv
     args = flags.parse_args(argv)
     size = SIZES[args.size]
     variants = args.variants.split(",") if args.variants else size.variants
     ways = make_ways(size, variants, args)
-    given = [flag for flag in argv if not flag.startswith(("--write", "--flax_examples"))]
-    if args.flax_examples:
-        given.append("--flax_examples=DIR")
-    called = shlex.join(["python", "-m", "benchmarks.train_step", *given])
-    text = report(called, args.size, ways, args.rounds)
+    text = report(measure.called(flags, args), args.size, ways, args.rounds)
     print(text)
     if args.write:
         measure.write(text, Path(args.write))

@@ -126,7 +126,7 @@ def transformer_base(row: Row, *, task: str, dataset: str) -> Config:
                 # A run whose parameters and vocabulary this one starts from, as fine-tuning does.
                 init_from="",
                 label_smoothing=0.1,
-                # Ours: logits of 32,768 tokens would be 4 GB; these exist at a time, 0 = all.
+                # Ours: tokens whose logits exist at a time on a device, here 1 GB; 0 = all.
                 loss_tokens=8192,
                 accumulate_steps=1,
                 log_every=100,

@@ -31,12 +31,12 @@ def dropout(x: jax.Array, rate: float, key: jax.Array | None) -> jax.Array:
     if key is None or rate == 0.0:
         return x
     dropped, scale = _dropped(key, rate, x.shape)
-    return jnp.where(dropped, 0, x * scale)
+    return jnp.where(dropped, 0, (x.astype(jnp.float32) * scale).astype(x.dtype))
 
 
 def times(weights: jax.Array, factors: jax.Array | None) -> jax.Array:
-    """The weights times dropout's factors, in the weights' dtype."""
-    return weights if factors is None else weights * factors.astype(weights.dtype)
+    """The weights times dropout's factors (float32), in the weights' dtype."""
+    return weights if factors is None else (weights * factors).astype(weights.dtype)
 
 
 def _dropped(key: jax.Array, rate: float, shape: tuple[int, ...]) -> tuple[jax.Array, float]:
@@ -57,7 +57,10 @@ def random_bits16(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     for axis in range(len(quarter)):
         stride = math.prod(quarter[axis + 1 :])
         counter += jnp.uint32(stride) * jax.lax.broadcasted_iota(jnp.uint32, quarter, axis)
-    first, second = jax.random.key_data(key)
+    data = jax.random.key_data(key)
+    if data.shape != (2,):
+        raise ValueError("dropout needs keys of JAX's default generator, threefry2x32")
+    first, second = data
     words = threefry2x32_p.bind(first, second, jnp.zeros_like(counter), counter)
     parts = [part for word in words for part in (word & 0xFFFF, word >> 16)]
     return jax.lax.slice_in_dim(jnp.concatenate(parts, axis=-2), 0, shape[-2], axis=-2)

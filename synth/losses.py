@@ -122,7 +122,7 @@ def _smoothed(logits_BLV, targets_BL, smoothing: float) -> tuple[jax.Array, jax.
 def _gradient(logits_BLV, log_sum_BL, targets_BL, smoothing: float) -> jax.Array:
     """softmax(logits) - target distribution, 0 on padding."""
     vocab_size = logits_BLV.shape[-1]
-    low = smoothing / (vocab_size - 1)
+    low = smoothing / (vocab_size - 1) if smoothing else 0.0
     is_target_BLV = jnp.arange(vocab_size) == targets_BL[..., None]
     grad_BLV = jnp.exp(logits_BLV - log_sum_BL[..., None])
     grad_BLV -= jnp.where(is_target_BLV, 1.0 - smoothing, low)

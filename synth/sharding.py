@@ -101,9 +101,14 @@ def _check_divisible(shape, axes, spec, mesh: Mesh) -> None:
             )
 
 
+def batch_shards(mesh: Mesh) -> int:
+    """Over how many devices the rows of a batch are split."""
+    return mesh.shape["data"] * mesh.shape["fsdp"]
+
+
 def check_batch(batch_multiple: int, accumulate_steps: int, mesh: Mesh) -> None:
     """Raises UserError unless every batch splits evenly over microbatches and devices."""
-    shards = mesh.shape["data"] * mesh.shape["fsdp"]
+    shards = batch_shards(mesh)
     if batch_multiple % (shards * accumulate_steps):
         raise UserError(
             f"data.batch_multiple={batch_multiple} must be a multiple of mesh data x fsdp "

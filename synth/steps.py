@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from synth import sharding
 from synth.compilation import jit
 from synth.experiment import Experiment, TrainState
 from synth.losses import smoothed_loss, token_nll
@@ -32,7 +33,7 @@ def make_train_step(experiment: Experiment) -> Callable[[TrainState, Batch], Tra
             kernel_VD,
             batch["targets"],
             label_smoothing=train.label_smoothing,
-            tokens_at_once=train.loss_tokens,
+            tokens_at_once=loss_tokens(experiment),
         )
 
     gradient = jax.value_and_grad(loss_sum, has_aux=True)
@@ -87,6 +88,11 @@ def _add_sums(state: TrainState, loss, tokens, grad_norm, log_every: int) -> dic
     }
 
 
+def loss_tokens(experiment: Experiment) -> int:
+    """Of the whole batch, whose rows are split over devices; 0 = all."""
+    return experiment.config.train.loss_tokens * sharding.batch_shards(experiment.mesh)
+
+
 def microbatches(batch: Batch, count: int) -> Batch:
     """[B, ...] -> [count, B / count, ...]; neighbouring rows go to different microbatches, so that
     each is spread over all devices like the batch itself."""
@@ -98,11 +104,11 @@ def microbatches(batch: Batch, count: int) -> Batch:
 
 def make_nll_step(experiment: Experiment) -> Callable[[Any, Any, Batch], jax.Array]:
     """The jitted (params, fixed, batch) -> nll_B: nats per row, without smoothing or dropout."""
-    loss_tokens = experiment.config.train.loss_tokens
+    tokens_at_once = loss_tokens(experiment)
 
     def nll_step(params, fixed, batch):
         x_BLD, kernel_VD = experiment.model(params, fixed).last_layer(batch)
-        nll_BL = token_nll(x_BLD, kernel_VD, batch["targets"], tokens_at_once=loss_tokens)
+        nll_BL = token_nll(x_BLD, kernel_VD, batch["targets"], tokens_at_once=tokens_at_once)
         return jnp.sum(nll_BL, axis=-1)
 
     return jit(nll_step)

@@ -10,7 +10,8 @@ import pytest
 from flax import nnx
 
 from synth.attention import SelfAttention
-from synth.attention.attend import attend, masked_softmax, reference
+from synth.attention.attend import attend, reference
+from synth.attention.softmax import masked_softmax
 from synth.attention.terms import Factored, Full, Mask, Shared, causal_LM
 from tests.reference import ATTENTION, MODEL_CASES, MODEL_IDS, D, H, K, N, filled
 
@@ -188,6 +189,28 @@ def test_shared_terms_make_no_array_of_batch_by_heads_by_queries_by_keys(mask, r
 
     assert batch_heads_queries_keys in sizes_in(total("factored").jaxpr)
     assert batch_heads_queries_keys not in sizes_in(total("shared shared").jaxpr)
+
+
+def test_shared_rows_that_see_nothing_are_zeros(rng):
+    visible_LM = causal_LM(L).at[2].set(False)
+    logits_HLM = jnp.asarray(rng.normal(size=(H, L, L)), jnp.float32)
+    value_BMHK = jnp.asarray(rng.normal(size=(B, L, H, K)), jnp.float32)
+    for valid_BM in (None, jnp.ones((B, L), bool)):
+        mask = Mask(visible_LM, valid_BM)
+        out_BLHK = attend([Shared(logits_HLM)], value_BMHK, mask)
+        np.testing.assert_allclose(
+            out_BLHK, reference([Shared(logits_HLM)], value_BMHK, mask), atol=1e-5
+        )
+        assert not np.any(out_BLHK[:, 2])
+
+
+def test_a_nan_among_shared_logits_shows(rng):
+    """It must not pass for a hidden key: training watches for it."""
+    logits_HLM = jnp.zeros((H, L, L)).at[0, 1, 1].set(jnp.nan)
+    value_BMHK = jnp.asarray(rng.normal(size=(B, L, H, K)), jnp.float32)
+    for mask in (Mask(), Mask(valid_BM=jnp.ones((B, L), bool))):
+        out_BLHK = attend([Shared(logits_HLM)], value_BMHK, mask)
+        assert np.isnan(out_BLHK[:, 1, 0]).all() and np.isfinite(out_BLHK[:, 0]).all()
 
 
 def test_masked_softmax_of_impossible_rows():

@@ -1,6 +1,6 @@
 """The benchmark of attention has a row for every variant."""
 
-from benchmarks import attention
+from benchmarks import attention, measure
 
 
 def test_a_row_for_each_variant(monkeypatch, tmp_path, capsys):
@@ -11,5 +11,5 @@ def test_a_row_for_each_variant(monkeypatch, tmp_path, capsys):
     rows = [
         line.split("|")[1:-1] for line in page.read_text("utf-8").splitlines() if "16 x" in line
     ]
-    assert [row[2].strip() for row in rows] == list(attention.VARIANTS)
+    assert [row[2].strip() for row in rows] == list(measure.VARIANTS)
     assert all(float(cell) > 0 for row in rows for cell in row[3:])

@@ -1,5 +1,8 @@
 """The page of benchmarks: sections are replaced by title, ratios are found in them."""
 
+import argparse
+from pathlib import Path
+
 from benchmarks import __main__ as command
 from benchmarks import measure
 
@@ -48,3 +51,16 @@ def test_turns_alternate_and_ratios_are_within_rounds():
     assert order == ["a", "b", "a", "b", "a", "b"]
     assert {name: len(seconds) for name, seconds in taken.items()} == {"a": 2, "b": 2}
     assert measure.ratio({"a": [2.0, 9.0, 1.0], "b": [1.0, 3.0, 1.0]}, "a", "b") == 2.0
+
+
+def test_the_command_has_what_is_no_default():
+    flags = argparse.ArgumentParser(prog="benchmarks.it")
+    flags.add_argument("--size", default="small")
+    flags.add_argument("--rounds", type=int, default=5)
+    flags.add_argument("--peer", type=Path)
+    flags.add_argument("--write")
+    flags.add_argument("--gpu", action="store_true")
+    given = ["--size", "base", "--peer", "some/where", "--write", "page.md", "--gpu"]
+    found = measure.called(flags, flags.parse_args(given))
+    assert found == "python -m benchmarks.it --size=base --peer=DIR --gpu"
+    assert measure.called(flags, flags.parse_args([])) == "python -m benchmarks.it"

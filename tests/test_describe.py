@@ -153,8 +153,7 @@ def test_how_attention_is_computed_is_told(paper):
         f"{stack}, {when}" for stack in ("encoder", "decoder") for when in ("training", "scoring")
     ]
     assert set(paths.values()) == {"shared: no term depends on the example"}
-    paths = describe(lm1b.get_config("random,scale=paper"))[
-        "attention_paths"
-    ]  # packed: R is looked up
+    # In packed rows R is looked up.
+    paths = describe(lm1b.get_config("random,scale=paper"))["attention_paths"]
     assert paths["decoder, training"].startswith("softmax: ")
     assert "encoder, training" not in paths

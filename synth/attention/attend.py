@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from synth.attention.batch_axis import repeat_first_axis
 from synth.attention.fused import fused_attend, why_not_fused
 from synth.attention.shared import shared_attend
-from synth.attention.softmax import softmax_attend
+from synth.attention.softmax import masked_softmax, softmax_attend
 from synth.attention.terms import Factored, Full, Mask, Shared, Term
 from synth.dropout import times
 
@@ -83,16 +83,6 @@ def reference(terms: Sequence[Term], value_BMHK, mask: Mask, dropout_LM=None) ->
     batch = value_BMHK.shape[0]
     weights_BHLM = jnp.broadcast_to(weights_BHLM, (batch, *weights_BHLM.shape[1:]))
     return jnp.einsum("bhlm,bmhk->blhk", weights_BHLM, value_BMHK, precision="highest")
-
-
-def masked_softmax(logits_BHLM: jax.Array, mask: Mask) -> jax.Array:
-    """Softmax over M in float32; exactly 0 where masked, all 0 in a row that may see nothing."""
-    logits_BHLM = logits_BHLM.astype(jnp.float32)
-    mask_B1LM = mask.full()
-    if mask_B1LM is None:
-        return jax.nn.softmax(logits_BHLM, axis=-1)
-    logits_BHLM = jnp.where(mask_B1LM, logits_BHLM, jnp.finfo(jnp.float32).min)
-    return jnp.where(mask_B1LM, jax.nn.softmax(logits_BHLM, axis=-1), 0.0)
 
 
 def sum_shared(terms: Sequence[Term]) -> jax.Array:

@@ -1,7 +1,7 @@
 """softmax(logits) value for logits that all examples share: no [B, H, L, M] array.
 
-The exponentials are computed once per layer, not once per example, and padding comes in through
-the values: out = (exp(logits) @ (m value)) / (exp(logits) @ m).
+The exponentials are computed once for all examples, and padding comes in through the values:
+out = (exp(logits) @ (m value)) / (exp(logits) @ m).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import functools
 import jax
 import jax.numpy as jnp
 
+from synth.attention.softmax import masked_softmax
 from synth.attention.terms import Mask
 from synth.dropout import times
 
@@ -36,11 +37,11 @@ def shared_attend(
     Returns:
       out_BLHK in the dtype of the values.
     """
-    if mask.visible_LM is not None:
-        logits_HLM = jnp.where(mask.visible_LM, logits_HLM, -jnp.inf)
     if mask.valid_BM is not None:
+        if mask.visible_LM is not None:
+            logits_HLM = jnp.where(mask.visible_LM, logits_HLM, -jnp.inf)
         return _shared_padded(fixed, logits_HLM, value_BMHK, mask.valid_BM, dropout_LM)
-    weights_HLM = times(jax.nn.softmax(logits_HLM, axis=-1), dropout_LM)
+    weights_HLM = times(masked_softmax(logits_HLM[None], mask)[0], dropout_LM)
     return jnp.einsum("hlm,bmhk->blhk", weights_HLM.astype(value_BMHK.dtype), value_BMHK)
 
 
@@ -84,10 +85,10 @@ def _shared_padded_forward(keep: bool, logits_HLM, value_BMHK, valid_BM, dropout
         )
         return (numerator_BLHK * inverse_BLH1).astype(value_BMHK.dtype)
 
-    def one_by_one():
-        return _one_by_one(logits_HLM, value_BMHK, valid_BM, dropout_LM)
+    def head_by_head():
+        return _head_by_head(logits_HLM, value_BMHK, valid_BM, dropout_LM)
 
-    out_BLHK = jax.lax.cond(served, quotient, one_by_one)
+    out_BLHK = jax.lax.cond(served, quotient, head_by_head)
     kept_HLM = exp_HLM if keep else None
     saved = (logits_HLM, kept_HLM, value_BMHK, valid_BM, dropout_LM, inverse_BLH1, served, out_BLHK)
     return out_BLHK, saved
@@ -118,15 +119,15 @@ def _shared_padded_backward(keep: bool, saved, grad_BLHK):
         grad_logits_HLM = exp_HLM * (times(grad_weights_HLM, dropout_LM) + grad_sums_HLM)
         return grad_logits_HLM, _only(valid_BM, grad_value_BMHK)
 
-    def one_by_one():
+    def head_by_head():
         _, vjp = jax.vjp(
-            lambda logits, value: _one_by_one(logits, value, valid_BM, dropout_LM),
+            lambda logits, value: _head_by_head(logits, value, valid_BM, dropout_LM),
             logits_HLM,
             value_BMHK,
         )
         return vjp(grad_BLHK)
 
-    grad_logits_HLM, grad_value_BMHK = jax.lax.cond(served, quotient, one_by_one)
+    grad_logits_HLM, grad_value_BMHK = jax.lax.cond(served, quotient, head_by_head)
     return grad_logits_HLM, grad_value_BMHK, None, None
 
 
@@ -146,7 +147,7 @@ def _exponentials(logits_HLM, valid_BM) -> jax.Array:
 
 def _sees_something(logits_HLM, valid_BM) -> jax.Array:
     """bool_BL: whether query l of example b has any key to look at."""
-    visible_LM = jnp.isfinite(logits_HLM[0])
+    visible_LM = logits_HLM[0] != -jnp.inf
     seen_BL = jnp.einsum("lm,bm->bl", visible_LM.astype(jnp.float32), valid_BM.astype(jnp.float32))
     return seen_BL > 0
 
@@ -156,7 +157,7 @@ def _only(valid_BM, value_BMHK) -> jax.Array:
     return jnp.where(valid_BM[:, :, None, None], value_BMHK, 0)
 
 
-def _one_by_one(logits_HLM, value_BMHK, valid_BM, dropout_LM) -> jax.Array:
+def _head_by_head(logits_HLM, value_BMHK, valid_BM, dropout_LM) -> jax.Array:
     """The same output with a softmax of its own for each head of each example, in turn."""
 
     def of_head(head):
@@ -165,10 +166,9 @@ def _one_by_one(logits_HLM, value_BMHK, valid_BM, dropout_LM) -> jax.Array:
         @jax.checkpoint
         def of_example(example):
             value_MK, valid_M = example
-            visible_LM = jnp.isfinite(logits_LM) & valid_M
-            masked_LM = jnp.where(visible_LM, logits_LM, jnp.finfo(jnp.float32).min)
-            weights_LM = jnp.where(visible_LM, jax.nn.softmax(masked_LM, axis=-1), 0.0)
-            return times(weights_LM, dropout_LM).astype(value_MK.dtype) @ value_MK
+            visible_LM = (logits_LM != -jnp.inf) & valid_M  # a NaN is seen, and shows
+            weights_11LM = masked_softmax(logits_LM[None, None], Mask(visible_LM=visible_LM))
+            return times(weights_11LM[0, 0], dropout_LM).astype(value_MK.dtype) @ value_MK
 
         return jax.lax.map(of_example, (value_BMK, valid_BM))
 

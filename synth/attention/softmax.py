@@ -90,6 +90,8 @@ def _backward(saved, grad_BLHK):
         grad_product_BHLM = grad_logits_BHLM.astype(dtype)
         grad_query_BLHK = jnp.einsum("bhlm,bmhk->blhk", grad_product_BHLM, key_BMHK)
         grad_key_BMHK = jnp.einsum("bhlm,blhk->bmhk", grad_product_BHLM, query_BLHK)
+        grad_query_BLHK = grad_query_BLHK.astype(query_BLHK.dtype)
+        grad_key_BMHK = grad_key_BMHK.astype(key_BMHK.dtype)
     if bias is not None:
         grad_bias = grad_logits_BHLM if bias.ndim == 4 else sum_first_axis(grad_logits_BHLM)
         grad_bias = grad_bias.astype(bias.dtype)
@@ -101,3 +103,13 @@ _attend.defvjp(_forward, _backward)
 
 def _to_BLH1(x_BHL: jax.Array) -> jax.Array:
     return jnp.moveaxis(x_BHL, 1, 2)[..., None]
+
+
+def masked_softmax(logits_BHLM: jax.Array, mask: Mask) -> jax.Array:
+    """Softmax over M in float32; exactly 0 where masked, all 0 in a row that may see nothing."""
+    logits_BHLM = logits_BHLM.astype(jnp.float32)
+    mask_B1LM = mask.full()
+    if mask_B1LM is None:
+        return jax.nn.softmax(logits_BHLM, axis=-1)
+    logits_BHLM = jnp.where(mask_B1LM, logits_BHLM, jnp.finfo(jnp.float32).min)
+    return jnp.where(mask_B1LM, jax.nn.softmax(logits_BHLM, axis=-1), 0.0)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from synth.attention.attend import masked_softmax
+from synth.attention.softmax import masked_softmax
 from synth.attention.terms import Mask, Term
 
 
