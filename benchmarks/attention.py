@@ -27,6 +27,7 @@ from synth.attention import SelfAttention
 from synth.attention.terms import Mask, causal_LM
 from synth.compilation import jit
 
+OTHERS = ("plain", "plain vanilla", "our vanilla")
 LENGTHS = "64,256,512,1024"
 MASKS = "none,padding,causal"
 TOKENS = 4096
@@ -133,20 +134,16 @@ def report(title: str, called: str, rows: Sequence[Sequence[str]]) -> str:
     return measure.section(
         title,
         called,
-        "Ratios are of time, then of the compiled program's temporary memory (MB): ours to the "
-        "plain way of the same variant, to plain vanilla attention, and to our vanilla.",
+        "Ratios are of time and of the compiled program's temporary memory: ours to the plain "
+        "way of the same variant, to plain vanilla attention, and to our vanilla.",
         (
             "N x batch",
             "mask",
             "variant",
             "ms",
-            ": plain",
-            ": plain vanilla",
-            ": our vanilla",
+            *(f"ms : {other}" for other in OTHERS),
             "MB",
-            ": plain",
-            ": plain vanilla",
-            ": our vanilla",
+            *(f"MB : {other}" for other in OTHERS),
         ),
         rows,
         left=3,
