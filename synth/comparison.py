@@ -8,21 +8,23 @@ from collections.abc import Callable
 from pathlib import Path
 
 from data import sources, tasks
+from data.tasks.task import Example
 from synth import lines
+from synth.metrics.score import Result, Score
 from synth.metrics.significance import Comparison, compare_bleu, compare_lines
 from synth.progress import say
 from synth.results import Record
 from synth.results.significance import workdir
 from synth.rundir import RunDir
-
-_ROUGE = ("rouge1", "rouge2", "rougeLsum")
+from synth.scoring import all_results
 
 
 def compare(figure: Record, vanilla: Record) -> Comparison | None:
     """The test of a figure against vanilla's; None where there is none, or lines are missing.
 
-    BLEU: sacrebleu's paired bootstrap. ROUGE and accuracies of labels: the paired permutation
-    test of the lines' figures; likelihoods: of the lines' nats.
+    BLEU: sacrebleu's paired bootstrap. What is a mean over lines (ROUGE, CIDEr, METEOR, exact
+    match, accuracies): the paired permutation test of the lines' figures; likelihoods: of the
+    lines' nats. What is neither has no test: BLEU of replies, correlations, F1 over a set.
     """
     test = _test_of(figure)
     if test is None:
@@ -34,14 +36,14 @@ def compare(figure: Record, vanilla: Record) -> Comparison | None:
     return test(figure, *(paths[0] for paths in found))
 
 
-def _test_of(figure: Record) -> Callable[[Record, Path, Path], Comparison] | None:
+def _test_of(figure: Record) -> Callable[[Record, Path, Path], Comparison | None] | None:
     if "nll" in figure.sums:
         return _by_nats
     if figure.metric in ("bleu", "bleu_intl", "bleu_intl_uncased"):
         return _by_bleu
-    if figure.metric in _ROUGE:
-        return _by_rouge
-    return _by_labels if "right" in figure.sums else None
+    if "right" in figure.sums:
+        return _by_labels
+    return _by_lines if "beam" in figure.settings else None
 
 
 def _files(record: Record) -> list[Path]:
@@ -75,40 +77,52 @@ def _by_labels(figure: Record, baseline: Path, system: Path) -> Comparison:
 
 
 def _by_bleu(figure: Record, baseline: Path, system: Path) -> Comparison:
+    examples = _read_examples(figure.task, figure.dataset, figure.split, system)
     return compare_bleu(
-        _outputs(figure, baseline),
-        _outputs(figure, system),
-        _references(figure, system),
+        _read_outputs(figure.task, baseline),
+        _read_outputs(figure.task, system),
+        [example["targets"] for example in examples],
         form=figure.metric,
     )
 
 
-def _by_rouge(figure: Record, baseline: Path, system: Path) -> Comparison:
-    from synth.metrics.rouge import rouge
-
-    references = _references(figure, system)
-    scores = (
-        rouge(_outputs(figure, path), references, types=(figure.metric,))[figure.metric].lines
-        for path in (baseline, system)
-    )
-    return compare_lines(*scores)
+def _by_lines(figure: Record, baseline: Path, system: Path) -> Comparison | None:
+    figures = [_figures_of_lines(figure, path) for path in (baseline, system)]
+    return compare_lines(*figures) if all(figures) else None
 
 
-def _outputs(figure: Record, path: Path) -> list[str]:
-    task = tasks.get_task(figure.task)
+def _figures_of_lines(figure: Record, path: Path) -> tuple[float, ...]:
+    """One for each line or question; none where the metric is no mean, or cannot be had here."""
+    result = _all_results(figure.task, figure.dataset, figure.split, path).get(figure.metric)
+    return result.lines if isinstance(result, Score) else ()
+
+
+@functools.lru_cache(maxsize=4)  # all metrics of a pair of runs come from the same lines
+def _all_results(task: str, dataset: str, split: str, path: Path) -> dict[str, Result]:
+    examples = _read_examples(task, dataset, split, path)
+    outputs = _read_outputs(task, path)
+    return all_results(tasks.get_task(task), split, examples, outputs)
+
+
+def _read_outputs(name: str, path: Path) -> list[str]:
+    task = tasks.get_task(name)
     text = path.read_text(encoding="utf-8").removesuffix("\n")
     return [lines.with_line_breaks(line, task) for line in text.split("\n")]
 
 
-def _references(figure: Record, path: Path) -> list[str]:
-    data_dir = RunDir(path.parents[1]).info().config.data.data_dir
-    return _read_references(figure.task, figure.dataset, figure.split, data_dir)
+def _read_examples(task: str, dataset: str, split: str, path: Path) -> list[Example]:
+    """The examples that the run's outputs in `path` answer."""
+    data = RunDir(path.parents[1]).info().config.data
+    return _open_examples(task, data.dataset, dataset, split, data.data_dir)
 
 
 @functools.cache
-def _read_references(task: str, dataset: str, split: str, data_dir: str) -> list[str]:
-    text = sources.open_split(tasks.get_task(task).dataset(dataset), split, data_dir=data_dir)
-    return [example["targets"] for example in sources.read_all(text)]
+def _open_examples(task: str, whole: str, dataset: str, split: str, data_dir: str) -> list[Example]:
+    """Of a data set, or of that part of the mixture `whole`."""
+    found = tasks.get_task(task).dataset(whole)
+    if whole != dataset:
+        (found,) = (part for part in found.parts if part.name == dataset)
+    return list(sources.read_all(sources.open_split(found, split, data_dir=data_dir)))
 
 
 def _rows(path: Path) -> list[dict]:

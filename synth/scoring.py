@@ -61,6 +61,19 @@ def score_outputs(
       settings: of the decoding, kept with the figures.
       glove: a file of word vectors, for the embedding metrics of dialogue.
     """
+    results = all_results(task, split, examples, outputs, glove=glove)
+    return _figures(results, settings)
+
+
+def all_results(
+    task: Task,
+    split: str,
+    examples: Sequence[Example],
+    outputs: Sequence[str],
+    *,
+    glove: str = "",
+) -> dict[str, Result]:
+    """What `score_outputs` makes figures of, by the figure's name."""
     results: dict[str, Result] = {}
     if "bleu" in task.metrics:
         results |= _bleu(task, outputs, [example["targets"] for example in examples])
@@ -75,7 +88,7 @@ def score_outputs(
         results |= {_DIALOGUE.get(name, name): result for name, result in found.items()}
     if "understanding" in task.metrics:
         results |= _understanding(split, examples, outputs)
-    return _figures(results, settings)
+    return results
 
 
 def _bleu(task: Task, outputs: Sequence[str], references: Sequence[str]) -> Mapping[str, Result]:

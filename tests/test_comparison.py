@@ -2,14 +2,18 @@
 
 import dataclasses
 import shutil
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from conftest import evaluate_one
 
+from data import tasks
 from synth import evaluation, records, report, results
 from synth.metrics.significance import compare_bleu, compare_lines
 from synth.results import ResultsError
 from synth.rundir import RunDir
+from synth.scoring import all_results
 
 
 @pytest.fixture
@@ -44,9 +48,9 @@ def on_short_text(trained_ende, short_text, monkeypatch):
 
     experiment = load_trained(trained_ende, "last")[0]
     text = evaluation.open_split(experiment, "test")
-    references = [e["targets"] for e in text.__getitems__(range(len(text)))]
-    monkeypatch.setattr(comparison, "_read_references", lambda *names: references)
-    return references
+    examples = text.__getitems__(range(len(text)))
+    monkeypatch.setattr(comparison, "_open_examples", lambda *names: examples)
+    return [example["targets"] for example in examples]
 
 
 def test_p_values_are_those_of_the_tests_and_are_stored_once(scored_twice, on_short_text, capfd):
@@ -81,3 +85,41 @@ def test_lines_that_are_gone_are_said(scored_twice, on_short_text, capfd):
     report.compare(directory, "python eval.py --compare")
     assert p_values(directory) == {}
     assert "no lines of random+vanilla or vanilla at hand for bleu" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("task", "metric", "inputs", "targets", "outputs"),
+    [
+        ("cnn_dailymail", "rouge1", "Text.", ["a cat sat", "a dog ran"], ["a cat ran", "it ran"]),
+        ("glue", "accuracy", "sst2 sentence: good", ["negative", "positive"], ["negative"] * 2),
+        ("cnn_dailymail", "no_mean", "Text.", ["a", "b"], ["a", "b"]),
+    ],
+)
+def test_means_over_lines_are_compared_line_by_line(
+    task, metric, inputs, targets, outputs, tmp_path, monkeypatch
+):
+    from synth import comparison
+
+    examples = [
+        {"inputs": inputs, "targets": target, "label": number}
+        for number, target in enumerate(targets)
+    ]
+    monkeypatch.setattr(comparison, "_read_examples", lambda *names: examples)
+    said = {"vanilla": targets, "random": outputs}
+    for name, lines in said.items():
+        (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    figure: Any = SimpleNamespace(
+        task=task, dataset="any", split="validation", metric=metric, settings={"beam": 1}, sums={}
+    )
+    test: Any = comparison._test_of(figure)
+    found = test(figure, tmp_path / "vanilla", tmp_path / "random")
+    if metric == "no_mean":
+        assert found is None
+        return
+    expected: list[Any] = [
+        all_results(tasks.get_task(task), "validation", examples, lines)[metric]
+        for lines in said.values()
+    ]
+    assert found.system == pytest.approx(expected[1].value)
+    assert found.baseline == pytest.approx(100.0) and found.system < 100.0
+    assert found.p_value == compare_lines(expected[0].lines, expected[1].lines).p_value
