@@ -1,6 +1,6 @@
 # make demo   set up, train a small model on the embedded text, score it, write its table row
 # make test   set up, check and run the tests
-# make bench  set up, run the quick benchmarks and print their ratios (6 minutes)
+# make bench  set up, run the quick benchmarks and print their ratios (5 minutes)
 # make test-prepare   set up with TensorFlow, test the preparation of the real data sets
 # All may be run again at any time; what is done already is not done again.
 
