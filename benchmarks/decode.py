@@ -26,10 +26,10 @@ from flax import nnx
 
 from benchmarks import measure
 from benchmarks.peers import flax_wmt
-from benchmarks.peers.sizes import EOS_ID, Sizes
+from benchmarks.peers.sizes import Sizes
 from data import batching, command
 from synth.compilation import jit
-from synth.decode import NEGATIVE
+from synth.decode import EOS_ID, NEGATIVE
 from synth.decoding import Search, find_outputs
 from synth.errors import UserError
 from synth.transformer import make_model

@@ -43,6 +43,8 @@ def _test_of(figure: Record) -> Callable[[Record, Path, Path], Comparison | None
         return _by_bleu
     if "right" in figure.sums:
         return _by_labels
+    if "bleu" in figure.metric:  # of compounds or of replies: no mean over lines
+        return None
     return _by_lines if "beam" in figure.settings else None
 
 

@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 
 from synth.attention.step import Unmoved
+from synth.layers import PAD_ID
 
-PAD_ID = 0
 EOS_ID = 1
 NEGATIVE = -1e9  # "never", small enough not to overflow when sums of it are taken
 

@@ -103,9 +103,10 @@ def find_outputs(
         return decode.sample(step, cache, keys_B, length, **dataclasses.asdict(search.sampling))
     if beam == 1:
         return decode.greedy(step, cache, rows, length)
-    return decode.beam_search(step, cache, rows, beam=beam, alpha=search.alpha, max_length=length)[
-        0
-    ]
+    tokens_BT, _ = decode.beam_search(
+        step, cache, rows, beam=beam, alpha=search.alpha, max_length=length
+    )
+    return tokens_BT
 
 
 def _key(draw_3: jax.Array) -> jax.Array:

@@ -10,6 +10,7 @@ residuals, the attention weights and the feed-forward's hidden units. Dimension 
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Mapping
 from typing import Any
 
@@ -150,16 +151,32 @@ class Stack(nnx.Module):
 class Model(nnx.Module):
     """What the models share: logits come from a last layer that losses can also take apart."""
 
+    @abc.abstractmethod
     def last_layer(self, batch: Batch, key: jax.Array | None = None) -> tuple[jax.Array, jax.Array]:
         """(x_BLD in the compute dtype, kernel_VD): see `synth.losses`."""
-        raise NotImplementedError
 
     def __call__(self, batch: Batch, key: jax.Array | None = None) -> jax.Array:
         """Teacher-forced logits_BLV (float32) of batch['targets']; without a key, no dropout."""
         return output_logits(*self.last_layer(batch, key))
 
 
-class EncoderDecoder(Model):
+class Generator(Model):
+    """A model that writes: an embedding, and a decoder that can be taken step by step."""
+
+    embedding: Embedding
+    decoder: Stack
+
+    def step(self, tokens_R: jax.Array, index: jax.Array, memory, cache):
+        """(logits_RV in float32, cache) of the token at position `index`, given the one before it.
+
+        Rows are the hypotheses, those of an example side by side.
+        """
+        x_R1D = self.embedding(tokens_R[:, None], jnp.reshape(index, (1, 1)))
+        x_R1D, cache = self.decoder.step(x_R1D, index, cache, **memory)
+        return self.embedding.logits(x_R1D)[:, 0], cache
+
+
+class EncoderDecoder(Generator):
     """Text to text: an encoder and a decoder of `num_layers` blocks each.
 
     Self-attention is synthesized in both; cross-attention stays dot-product (paper, section 4).
@@ -204,15 +221,8 @@ class EncoderDecoder(Model):
         cache = self.decoder.init_cache(inputs_BM.shape[0], beam, length)
         return {"memories": memories, "memory_valid": inputs_BM != PAD_ID}, cache
 
-    def step(self, tokens_R: jax.Array, index: jax.Array, memory, cache):
-        """logits_RV (float32) of the token at position `index`, given the one before it.
 
-        Rows are the hypotheses, those of an example side by side.
-        """
-        return step_of(self, tokens_R, index, memory, cache)
-
-
-class DecoderOnly(Model):
+class DecoderOnly(Generator):
     """Language model: a causal stack. Args: as `make_model`."""
 
     def __init__(self, *, vocab_size: int, num_layers: int, rngs: nnx.Rngs, **block: Any):
@@ -246,17 +256,6 @@ class DecoderOnly(Model):
     def start(self, batch: int, beam: int, length: int):
         """(memory, cache) for decoding; a language model has no memory."""
         return {}, self.decoder.init_cache(batch, beam, length)
-
-    def step(self, tokens_R: jax.Array, index: jax.Array, memory, cache):
-        """As `EncoderDecoder.step`."""
-        return step_of(self, tokens_R, index, memory, cache)
-
-
-def step_of(model, tokens_R: jax.Array, index: jax.Array, memory, cache):
-    """One decoding step of a model with an embedding and a decoder: (logits_RV, cache)."""
-    x_R1D = model.embedding(tokens_R[:, None], jnp.reshape(index, (1, 1)))
-    x_R1D, cache = model.decoder.step(x_R1D, index, cache, **memory)
-    return model.embedding.logits(x_R1D)[:, 0], cache
 
 
 class Classifier(Model):

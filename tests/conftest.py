@@ -35,6 +35,8 @@ from synth.rundir import RunDir, RunInfo
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).parents[1]
+# XLA_FLAGS of commands that are tested as users run them.
+ONE_DEVICE = "--xla_backend_optimization_level=0"
 # Prepared text, vocabularies and compiled programs; kept between test runs, since they are keyed
 # by their contents.
 CACHE = ROOT / "cache" / "tests"
@@ -184,7 +186,7 @@ def _run_script(name: str, argv: list[str], directory: str, out_path: str, err_p
     # One device, as on most machines. Eight simulated ones sometimes waited for each other for ever
     # in these forked processes (threads of XLA's pool lost in the fork? not isolated), and did not
     # in a few runs of train.py started afresh.
-    os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
+    os.environ["XLA_FLAGS"] = ONE_DEVICE
     sys.argv = [name, *argv]
     runpy.run_path(str(ROOT / name), run_name="__main__")
 

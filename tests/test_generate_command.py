@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import CACHE, ROOT
+from conftest import CACHE, ONE_DEVICE, ROOT
 
 from data.tasks import get_task
 from synth import generation, lines
@@ -126,7 +126,7 @@ def spawned(run: RunDir, *argv: str) -> subprocess.Popen:
     """generate.py in an interpreter of its own, between two pipes."""
     command = [sys.executable, "-c", SPAWNED, f"--workdir={run.path}", "--max_tokens=4", *argv]
     pipe = subprocess.PIPE
-    environment = os.environ | {"XLA_FLAGS": "--xla_backend_optimization_level=0"}
+    environment = os.environ | {"XLA_FLAGS": ONE_DEVICE}
     return subprocess.Popen(
         [*command, f"--compilation_cache_dir={CACHE / 'jax'}"],
         cwd=ROOT,

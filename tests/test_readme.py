@@ -12,7 +12,7 @@ import sys
 import textwrap
 
 import pytest
-from conftest import ROOT
+from conftest import ONE_DEVICE, ROOT
 
 from data import prepare, show
 from data.tasks import TASKS
@@ -191,7 +191,7 @@ def test_a_task_of_your_own_is_shown_trained_and_scored(tmp_path):
             capture_output=True,
             text=True,
             # One device: eight simulated ones may wait for each other for ever on few cores.
-            env=os.environ | {"XLA_FLAGS": "--xla_backend_optimization_level=0"},
+            env=os.environ | {"XLA_FLAGS": ONE_DEVICE},
         )
         assert done.returncode == 0, done.stderr
     assert "ppl_token" in done.stdout and "test: 200 lines" in done.stdout

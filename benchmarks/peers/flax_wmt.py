@@ -19,7 +19,8 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from benchmarks.peers.sizes import EOS_ID, Sizes
+from benchmarks.peers.sizes import Sizes
+from synth.decode import EOS_ID
 
 NEVER = -1e7
 

@@ -1,10 +1,8 @@
-"""Sizes of the models that are compared, and when their outputs end."""
+"""Sizes of the models that are compared."""
 
 from __future__ import annotations
 
 import dataclasses
-
-EOS_ID = 1
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.peers.sizes import EOS_ID, Sizes
+from benchmarks.peers.sizes import Sizes
+from synth.decode import EOS_ID
 
 torch: Any = importlib.import_module("torch")  # not in everyone's environment
 F = torch.nn.functional

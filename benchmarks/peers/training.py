@@ -21,6 +21,7 @@ import numpy as np
 import optax
 
 from synth.configuration import Config
+from synth.layers import sinusoids
 
 Batch = dict[str, np.ndarray]
 Step = Callable[[], Any]
@@ -41,7 +42,8 @@ def torch_step(config: Config, batch: Batch, *, vocab_size: int, compiled: bool 
     model, table = _torch_model(torch, config, vocab_size)
     optimizer = _torch_adam(torch, [*model.parameters(), table], config)
     inputs, targets = (torch.tensor(batch[side]).long() for side in ("inputs", "targets"))
-    signal = torch.tensor(_signal(targets.shape[1], config.model.model_dim))
+    positions_1L = jnp.arange(targets.shape[1])[None]
+    signal = torch.tensor(np.array(sinusoids(positions_1L, config.model.model_dim)))
     hidden_LL = torch.ones(targets.shape[1], targets.shape[1]).triu(1).bool()
     functional, rate = torch.nn.functional, config.model.residual_dropout
 
@@ -101,13 +103,6 @@ def _torch_adam(torch: Any, parameters: list, config: Config) -> Any:
     settings = config.optimizer
     betas = (settings.b1, settings.b2)
     return torch.optim.Adam(parameters, lr=1e-4, betas=betas, eps=settings.eps, fused=True)
-
-
-def _signal(length: int, model_dim: int) -> np.ndarray:
-    """Sinusoids, float32 [L, D]."""
-    half = model_dim // 2
-    angles = np.arange(length)[:, None] * np.exp(-math.log(1e4) / half * np.arange(half))
-    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1).astype(np.float32)
 
 
 # --- Flax's example -------------------------------------------------------------------------------

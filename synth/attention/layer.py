@@ -48,7 +48,23 @@ class Mixture(nnx.Module):
         return [term.weighted(w_H) for term, w_H in zip(terms, self.weights_TH(), strict=True)]
 
 
-class SelfAttention(nnx.Module):
+class _Attention(nnx.Module):
+    """What both kinds of attention have: projections of the values and of the output."""
+
+    def __init__(self, *, model_dim, num_heads, head_dim, dropout_rate, dtype, rngs: nnx.Rngs):
+        self.value_DHK = head_projection(rngs, model_dim, num_heads, head_dim)
+        self.output_HKD = output_projection(rngs, model_dim, num_heads, head_dim)
+        self.dropout_rate = dropout_rate
+        self.dtype = dtype
+
+    def _value(self, x_BMD: jax.Array) -> jax.Array:
+        return jnp.einsum("bmd,dhk->bmhk", x_BMD, self.value_DHK[...].astype(self.dtype))
+
+    def _project(self, out_BLHK: jax.Array) -> jax.Array:
+        return jnp.einsum("blhk,hkd->bld", out_BLHK, self.output_HKD[...].astype(self.dtype))
+
+
+class SelfAttention(_Attention):
     """Multi-head self-attention whose weights are synthesized: Y = softmax(S(X)) V(X), projected.
 
     Args:
@@ -106,11 +122,15 @@ class SelfAttention(nnx.Module):
             ]
         )
         self.mixture = Mixture(mix=mix, num_terms=len(names), num_heads=num_heads)
-        self.value_DHK = head_projection(rngs, model_dim, num_heads, head_dim)
-        self.output_HKD = output_projection(rngs, model_dim, num_heads, head_dim)
+        super().__init__(
+            model_dim=model_dim,
+            num_heads=num_heads,
+            head_dim=head_dim,
+            dropout_rate=dropout_rate,
+            dtype=dtype,
+            rngs=rngs,
+        )
         self.max_length = max_length
-        self.dropout_rate = dropout_rate
-        self.dtype = dtype
 
     def __call__(
         self,
@@ -190,30 +210,18 @@ class SelfAttention(nnx.Module):
                 "number of positions the synthesized attention has"
             )
 
-    def _value(self, x_BMD: jax.Array) -> jax.Array:
-        return jnp.einsum("bmd,dhk->bmhk", x_BMD, self.value_DHK[...].astype(self.dtype))
 
-    def _project(self, out_BLHK: jax.Array) -> jax.Array:
-        return jnp.einsum("blhk,hkd->bld", out_BLHK, self.output_HKD[...].astype(self.dtype))
-
-
-class CrossAttention(nnx.Module):
+class CrossAttention(_Attention):
     """Dot-product attention from the decoder to the encoder: only self-attention is synthesized."""
 
     def __init__(self, *, model_dim, num_heads, head_dim, dropout_rate, dtype, rngs: nnx.Rngs):
         sizes: dict[str, Any] = dict(model_dim=model_dim, num_heads=num_heads, head_dim=head_dim)
         self.score = Vanilla(**sizes, dtype=dtype, rngs=rngs)
-        self.value_DHK = head_projection(rngs, **sizes)
-        self.output_HKD = output_projection(rngs, **sizes)
-        self.dropout_rate = dropout_rate
-        self.dtype = dtype
+        super().__init__(**sizes, dropout_rate=dropout_rate, dtype=dtype, rngs=rngs)
 
     def memory(self, encoded_BMD: jax.Array) -> Cache:
         """Keys and values of the encoder's output: computed once, however many steps follow."""
-        value_BMHK = jnp.einsum(
-            "bmd,dhk->bmhk", encoded_BMD, self.value_DHK[...].astype(self.dtype)
-        )
-        return {"key": self.score.keys(encoded_BMD), "value": value_BMHK}
+        return {"key": self.score.keys(encoded_BMD), "value": self._value(encoded_BMD)}
 
     def step_memory(self, encoded_BMD: jax.Array) -> Cache:
         """`memory` as steps read it, [B, H, M, K]: nothing is moved in a step."""
@@ -235,9 +243,6 @@ class CrossAttention(nnx.Module):
         query_R1HK = self.score.queries(x_R1D)
         out_R1HK = step.attend_memory(query_R1HK, memory["key"], memory["value"], valid_BM)
         return self._project(out_R1HK)
-
-    def _project(self, out_BLHK: jax.Array) -> jax.Array:
-        return jnp.einsum("blhk,hkd->bld", out_BLHK, self.output_HKD[...].astype(self.dtype))
 
 
 def output_projection(rngs: nnx.Rngs, model_dim: int, num_heads: int, head_dim: int) -> nnx.Param:
