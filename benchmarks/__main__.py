@@ -80,4 +80,4 @@ def ratios(section: str) -> Iterator[tuple[str, str, str, str]]:
 
 
 if __name__ == "__main__":
-    command.run("benchmarks", main)
+    measure.run("benchmarks", main)

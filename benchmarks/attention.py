@@ -36,12 +36,14 @@ TOKENS = 4096
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns the exit status."""
     flags = command.Flags(prog="benchmarks.attention", description=__doc__)
-    flags.add_argument("--lengths", default=LENGTHS, help="comma-separated")
-    flags.add_argument("--masks", default=MASKS, help="comma-separated")
-    flags.add_argument("--rounds", type=int, default=5)
+    flags.add_argument("--lengths", type=measure.positives, default=LENGTHS, help="comma-separated")
+    masks = measure.some_of(*MASKS.split(","))
+    flags.add_argument("--masks", type=masks, default=MASKS, help="comma-separated")
+    flags.add_argument("--rounds", type=measure.positive, default=5)
     flags.add_argument("--write", metavar="PAGE", help="also put the section into this page")
     args = flags.parse_args(argv)
-    title = "Attention" if args.lengths == LENGTHS else f"Attention, N = {args.lengths}"
+    lengths = ",".join(map(str, args.lengths))
+    title = "Attention" if lengths == LENGTHS else f"Attention, N = {lengths}"
     text = report(title, measure.called(flags, args), list(measure_all(args)))
     print(text)
     if args.write:
@@ -51,8 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def measure_all(args: argparse.Namespace) -> Iterator[list[str]]:
     """The rows of the table."""
-    for length in map(int, args.lengths.split(",")):
-        for mask in args.masks.split(","):
+    for length in args.lengths:
+        for mask in args.masks:
             yield from measure_case(length, mask, args.rounds)
 
 
@@ -151,4 +153,4 @@ def report(title: str, called: str, rows: Sequence[Sequence[str]]) -> str:
 
 
 if __name__ == "__main__":
-    command.run("benchmarks.attention", main)
+    measure.run("benchmarks.attention", main)

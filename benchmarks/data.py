@@ -40,11 +40,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     flags = command.Flags(prog="benchmarks.data", description=__doc__)
     flags.add_argument("--data_dir", metavar="DIR", default="cache/data")
     flags.add_argument("--write", metavar="PAGE", help="also put the section into this page")
-    flags.add_argument("--tasks", default=",".join(TASKS), help="comma-separated")
+    flags.add_argument(
+        "--tasks",
+        type=lambda text: text.split(","),
+        default=",".join(TASKS),
+        help="comma-separated",
+    )
     args = flags.parse_args(argv)
-    rows = [row for name in args.tasks.split(",") for row in measure_task(name, args)]
-    whole = args.tasks == ",".join(TASKS)
-    title = "Pipelines" if whole else f"Pipelines, {args.tasks}"
+    rows = [row for name in args.tasks for row in measure_task(name, args)]
+    title = "Pipelines" if args.tasks == list(TASKS) else f"Pipelines, {','.join(args.tasks)}"
     text = report(title, measure.called(flags, args), rows)
     print(text)
     if args.write:
@@ -200,4 +204,4 @@ def report(title: str, called: str, rows: Sequence[tuple[Any, ...]]) -> str:
 
 
 if __name__ == "__main__":
-    command.run("benchmarks.data", main)
+    measure.run("benchmarks.data", main)

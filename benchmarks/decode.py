@@ -66,18 +66,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns the exit status."""
     flags = command.Flags(prog="benchmarks.decode", description=__doc__)
     flags.add_argument("--size", choices=sorted(SIZES), default="small")
-    flags.add_argument("--variants", default="random,vanilla", help="comma-separated, or all")
-    flags.add_argument("--lines", type=int, default=LINES)
-    flags.add_argument("--longest", type=int, default=44, help="tokens of a line, at most")
-    flags.add_argument("--rounds", type=int, default=2)
+    flags.add_argument(
+        "--variants",
+        type=measure.attentions,
+        default="random,vanilla",
+        help="comma-separated, or all",
+    )
+    flags.add_argument("--lines", type=measure.positive, default=LINES)
+    flags.add_argument(
+        "--longest", type=measure.positive, default=44, help="tokens of a line, at most"
+    )
+    flags.add_argument("--rounds", type=measure.positive, default=2)
     flags.add_argument("--write", metavar="PAGE", help="also put the section into this page")
     args = flags.parse_args(argv)
     sizes = SIZES[args.size]
-    variants = measure.VARIANTS if args.variants == "all" else tuple(args.variants.split(","))
     lines = make_lines(args.lines, min(args.longest, sizes.max_length - 2), sizes.vocab_size)
     ways: dict[tuple[str, int], Callable[[], Any]] = {}
     for beam in (1, 4):
-        for variant in variants:
+        for variant in args.variants:
             ways[variant, beam] = ours(args.size, variant, beam, lines)
         ways["flax wmt", beam] = the_example(sizes, beam, lines)
     if importlib.util.find_spec("torch"):
@@ -230,4 +236,4 @@ def report(size: str, called: str, lines: Lines, ways: Sequence[tuple[str, int]]
 
 
 if __name__ == "__main__":
-    command.run("benchmarks.decode", main)
+    measure.run("benchmarks.decode", main)

@@ -17,12 +17,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 from tabulate import tabulate
 
+from data import command
+from data.errors import DataError
 from synth import variants
+from synth.errors import UserError
 
 PAGE = Path("results/benchmarks.md")
 VARIANTS = (
@@ -69,13 +72,60 @@ def ratio(taken: Seconds, name: str, base: str) -> float:
     return statistics.median(ours / theirs for ours, theirs in pairs)
 
 
+def run(name: str, main: Callable[[], int]) -> NoReturn:
+    """Runs a benchmark and ends the process; a user's mistake is one line on standard error."""
+
+    def guarded() -> int:
+        try:
+            return main()
+        except UserError as error:  # the library's; `command.run` knows those of `data`
+            raise DataError(str(error)) from error
+
+    command.run(name, guarded)
+
+
+def some_of(*known: str) -> Callable[[str], list[str]]:
+    """The type of a flag that takes some of these names, separated by commas."""
+
+    def parse(text: str) -> list[str]:
+        names = text.split(",")
+        for name in names:
+            if name not in known:
+                raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(known)}")
+        return names
+
+    return parse
+
+
+def attentions(text: str) -> list[str]:
+    """The type of a flag that takes variants, separated by commas; `all`, or '' for none."""
+    names = list(VARIANTS) if text == "all" else [name for name in text.split(",") if name]
+    try:
+        return ["+".join(variants.parse_variant(name)) for name in names]
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def positive(text: str) -> int:
+    """The type of a flag that takes a number of at least 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a number of at least 1")
+    return int(text)
+
+
+def positives(text: str) -> list[int]:
+    """The type of a flag that takes such numbers, separated by commas."""
+    return [positive(number) for number in text.split(",")]
+
+
 def called(flags: argparse.ArgumentParser, args: argparse.Namespace) -> str:
     """The command that repeats a benchmark; where files of others lie is left to the reader."""
     parts = ["python", "-m", flags.prog]
     for name, value in vars(args).items():
-        if name == "write" or value == flags.get_default(name):
+        shown = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+        if name == "write" or shown == str(flags.get_default(name)):
             continue
-        shown = "DIR" if isinstance(value, Path) else str(value)
+        shown = "DIR" if isinstance(value, Path) else shown
         parts.append(f"--{name}" if value is True else shlex.quote(f"--{name}={shown}"))
     return " ".join(parts)
 

@@ -36,12 +36,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns the exit status."""
     from benchmarks import measure
     from data import command
+    from synth import configuration
 
     flags = command.Flags(prog="benchmarks.startup", description=__doc__)
     flags.add_argument("--config", default=CONFIG)
-    flags.add_argument("--warm_starts", type=int, default=3)
+    flags.add_argument("--warm_starts", type=measure.positive, default=3)
     flags.add_argument("--write", metavar="PAGE", help="also put the section into this page")
     args = flags.parse_args(argv)
+    configuration.load(args.config)  # a mistake is told here, once
     with tempfile.TemporaryDirectory() as folder:
         cold, *warm = [start(args.config, folder) for _ in range(1 + args.warm_starts)]
     rows = [
@@ -69,7 +71,9 @@ def start(config: str, folder: str) -> dict[str, float]:
     """Seconds of each part of one start in a new process, which keeps what it makes in `folder`."""
     command = [sys.executable, "-m", "benchmarks.startup", "--child", folder, f"--config={config}"]
     environment = os.environ | {"STARTED": str(time.monotonic())}
-    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise ChildProcessError(f"a start of {config} failed, as told above")
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -123,6 +127,6 @@ if __name__ == "__main__":
     if found := _child_arguments(sys.argv[1:]):
         child(*found, float(os.environ["STARTED"]))
     else:
-        from data import command
+        from benchmarks import measure
 
-        command.run("benchmarks.startup", main)
+        measure.run("benchmarks.startup", main)

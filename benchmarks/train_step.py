@@ -35,6 +35,7 @@ from benchmarks.plain import plain_attention
 from data import command
 from synth import configuration, sharding
 from synth.configuration import Config
+from synth.errors import UserError
 from synth.experiment import Experiment, TrainState, make_experiment
 from synth.steps import make_train_step
 
@@ -68,15 +69,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns the exit status."""
     flags = command.Flags(prog="benchmarks.train_step", description=__doc__)
     flags.add_argument("--size", choices=list(SIZES), default="small")
-    flags.add_argument("--variants", help="comma-separated")
-    flags.add_argument("--plain", default="vanilla,random", help="variants also built plainly")
+    flags.add_argument("--variants", type=measure.attentions, help="comma-separated, or all")
+    flags.add_argument(
+        "--plain",
+        type=measure.attentions,
+        default="vanilla,random",
+        help="variants also built plainly",
+    )
     flags.add_argument("--flax_examples", metavar="DIR", type=Path)
     flags.add_argument("--torch_compile", action="store_true", help="PyTorch compiled, too")
-    flags.add_argument("--rounds", type=int, default=5)
+    flags.add_argument("--rounds", type=measure.positive, default=5)
     flags.add_argument("--write", metavar="PAGE", help="also put the section into this page")
     args = flags.parse_args(argv)
     size = SIZES[args.size]
-    variants = args.variants.split(",") if args.variants else size.variants
+    variants = args.variants or size.variants
+    if args.flax_examples and not (args.flax_examples / "models.py").is_file():
+        raise UserError(f"--flax_examples={args.flax_examples} has no models.py: name examples/wmt")
     ways = make_ways(size, variants, args)
     text = report(measure.called(flags, args), args.size, ways, args.rounds)
     print(text)
@@ -93,7 +101,7 @@ def make_ways(size: Size, variants: Sequence[str], args: Any) -> dict[str, Way]:
     make: dict[str, Callable[[], Callable[[], Any]]] = {}
     for variant in variants:
         make[variant] = functools.partial(our_step, size, variant)
-    for variant in args.plain.split(","):
+    for variant in args.plain:
         if variant in variants:
             make[f"{variant}, plain"] = functools.partial(our_step, size, variant, plain=True)
     config = config_of(size, "vanilla")
@@ -218,4 +226,4 @@ def report(called: str, name: str, ways: dict[str, Way], rounds: int) -> str:
 
 
 if __name__ == "__main__":
-    command.run("benchmarks.train_step", main)
+    measure.run("benchmarks.train_step", main)

@@ -1,10 +1,13 @@
 """The page of benchmarks: sections are replaced by title, ratios are found in them."""
 
 import argparse
+import re
 from pathlib import Path
 
+import pytest
+
 from benchmarks import __main__ as command
-from benchmarks import measure
+from benchmarks import attention, data, decode, measure, startup, train_step
 
 
 def section(title: str, value: str) -> str:
@@ -64,3 +67,33 @@ def test_the_command_has_what_is_no_default():
     found = measure.called(flags, flags.parse_args(given))
     assert found == "python -m benchmarks.it --size=base --peer=DIR --gpu"
     assert measure.called(flags, flags.parse_args([])) == "python -m benchmarks.it"
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "flag", "told"),
+    [
+        (attention, "--lengths=abc", "'abc' must be a number"),
+        (attention, "--masks=foo", "'foo' is none of none, padding, causal"),
+        (attention, "--rounds=0", "'0' must be a number of at least 1"),
+        (decode, "--variants=nonsense", "unknown attention variant 'nonsense'.*known: random"),
+        (decode, "--lines=33", "--lines=33 must fill batches of 32"),
+        (train_step, "--plain=nope", "unknown attention variant 'nope'"),
+        (train_step, "--flax_examples=nowhere", "nowhere has no models.py"),
+        (data, "--tasks=nope", "no task 'nope'; there are: wmt_ende"),
+        (startup, "--config=nope", "nope"),
+    ],
+)
+def test_mistakes_are_told_in_plain_words(benchmark, flag, told, capsys):
+    with pytest.raises(SystemExit) as ended:
+        measure.run("benchmarks.it", lambda: benchmark.main([flag]))
+    assert ended.value.code == 2
+    found = capsys.readouterr().err
+    assert found.startswith("benchmarks.it: ") and found.count("\n") == 1
+    assert re.search(told, found)
+
+
+def test_flags_are_lists():
+    assert measure.attentions("all") == list(measure.VARIANTS)
+    assert measure.attentions("vanilla+random,dense") == ["random+vanilla", "dense"]
+    assert measure.attentions("") == []
+    assert measure.positives("64,256") == [64, 256]

@@ -150,8 +150,7 @@ def flax_step(config: Config, batch: Batch, *, vocab_size: int, example: Path) -
 
 def _load(path: Path) -> Any:
     spec = importlib.util.spec_from_file_location("flax_example_models", path)
-    if spec is None or spec.loader is None or not path.exists():
-        raise FileNotFoundError(f"{path}: no models.py of Flax's WMT example")
+    assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
