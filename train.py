@@ -15,6 +15,9 @@ from synth.errors import UserError
 CONFIG = Flag()
 WORKDIR = flags.DEFINE_string("workdir", "", "directory of the run: made, or gone on with")
 DESCRIBE = flags.DEFINE_bool("describe", False, "print parameters and operations, then exit")
+PROFILE = flags.DEFINE_list(
+    "profile_steps", [], "FIRST,LAST: a profile of these steps goes to WORKDIR/profile"
+)
 JSON = flags.DEFINE_bool("json", False, "print the description as JSON")
 
 
@@ -29,12 +32,13 @@ def main() -> int:
         raise UserError("--json goes with --describe")
     if not WORKDIR.value:
         raise UserError("name a directory for the run: --workdir=runs/NAME")
-    from synth import training
+    from synth import profile, training
     from synth.progress import say
     from synth.rundir import RunDir, RunInfo
 
     info = RunInfo(CONFIG.name, CONFIG.overrides, config, cli.command())
-    outcome = training.train(info, RunDir(WORKDIR.value))
+    steps = profile.parse_steps(PROFILE.value)
+    outcome = training.train(info, RunDir(WORKDIR.value), steps)
     if outcome.stopped_by is not None:
         say(f"saved step {outcome.step}; to go on: {cli.command()}")
         return 128 + outcome.stopped_by

@@ -1,12 +1,13 @@
-"""How fast outputs are found: ours for every variant, the Flax wmt example's way, PyTorch's.
+"""How fast outputs are found: ours for every variant, the Flax wmt example's way, others'.
 
 python -m benchmarks.decode [--size=base] [--variants=all] [--write=results/benchmarks.md]
 
 All translate the same random lines with random weights, in one process, in turns. A line of n
 tokens has an output of about n tokens, drawn once: EOS is forbidden before and forced there, so
 that all ways find as many tokens. Ours and PyTorch's take lines of like length together, the
-example takes them as they come, padded to its one length of 256. PyTorch is timed if it is there,
-with all its threads and with one: where the cores are shared, its threads wait for each other.
+example takes them as they come, padded to its one length of 256. PyTorch and CTranslate2
+(pip install -r requirements-bench.txt) are timed if they are there, with all their threads and with
+one: where the cores are shared, PyTorch's wait for each other.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ PEER_LENGTH = 256  # the example's longest inputs and outputs
 PEER_ROWS = 32  # and its batch
 LINES = 32
 PYTORCH = "PyTorch, 1 thread"
+CTRANSLATE = "CTranslate2, 1 thread"
 MEDIAN_LENGTH = 20
 
 
@@ -88,6 +90,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         ways["flax wmt", beam] = the_example(sizes, beam, lines)
     if importlib.util.find_spec("torch"):
         ways |= pytorch(args.size, lines)
+    if importlib.util.find_spec("ctranslate2"):
+        ways |= c_translate(args.size, lines)
     named = {f"{name}, {beam}": way for (name, beam), way in ways.items()}
     taken = measure.timed(named, rounds=args.rounds, warm=False)  # they are compiled already
     called = measure.called(flags, args)
@@ -154,8 +158,11 @@ def ours(size: str, variant: str, beam: int, lines: Lines) -> Callable[[], Any]:
         return find_outputs(ending, Search(beam=beam, alpha=ALPHA), {"inputs": inputs_BM}, length)
 
     batches = sorted_batches(size, lines)
-    programs = {batch[2]: decode_batch.lower(state, *batch).compile() for batch in batches}
-    return lambda: [programs[length](state, *batch) for *batch, length in batches]
+    programs = {
+        inputs_BM.shape: decode_batch.lower(state, inputs_BM, ends_B, length).compile()
+        for inputs_BM, ends_B, length in batches
+    }
+    return lambda: [programs[batch[0].shape](state, *batch) for *batch, _ in batches]
 
 
 def make_our_model(sizes: Sizes, variant: str) -> Any:
@@ -207,16 +214,36 @@ def pytorch(size: str, lines: Lines) -> dict[tuple[str, int], Callable[[], Any]]
     return ways
 
 
+def c_translate(size: str, lines: Lines) -> dict[tuple[str, int], Callable[[], Any]]:
+    """Both searches in CTranslate2, on the batches that ours have."""
+    ctranslate: Any = importlib.import_module("benchmarks.peers.ctranslate")
+    batches = sorted_batches(size, lines)
+    ways: dict[tuple[str, int], Callable[[], Any]] = {}
+    for threads in sorted({1, len(os.sched_getaffinity(0))}):
+        translate = ctranslate.Translator(SIZES[size], threads)
+        name = CTRANSLATE if threads == 1 else f"CTranslate2, {threads} threads"
+        for beam in (1, 4):
+            ways[name, beam] = functools.partial(translate_all, translate, batches, beam)
+    return ways
+
+
+def translate_all(translate: Callable[..., Any], batches: Sequence[Any], beam: int) -> list[Any]:
+    """The outputs of all batches."""
+    return [translate(inputs_BM, ends_B, beam, ALPHA) for inputs_BM, ends_B, _ in batches]
+
+
 # --- The table ------------------------------------------------------------------------------------
 
 
 def report(size: str, called: str, lines: Lines, ways: Sequence[tuple[str, int]], taken) -> str:
     """The section of the page."""
     rows = []
+    names = {name for name, _ in ways}
+    others = [name for name in ("flax wmt", PYTORCH, CTRANSLATE) if name in names]
     for name, beam in ways:
         seconds = statistics.median(taken[f"{name}, {beam}"])
         cells = [f"{lines.tokens / seconds:,.0f}"]
-        for base in ("flax wmt", PYTORCH):
+        for base in others:
             key = f"{base}, {beam}"
             shown = f"{measure.ratio(taken, key, f'{name}, {beam}'):.2f}" if key in taken else "-"
             cells.append(shown)
@@ -228,10 +255,10 @@ def report(size: str, called: str, lines: Lines, ways: Sequence[tuple[str, int]]
         f"{len(lines.ids)} lines, {lines.tokens} tokens of outputs; {model}; float32. Ratios are "
         "of tokens/s: above 1 the way of the row is the faster. Names without a variant are "
         "vanilla attention of others.",
-        ("way", "search", "tokens/s", "it : flax wmt", f"it : {PYTORCH}"),
+        ("way", "search", "tokens/s", *(f"it : {name}" for name in others)),
         rows,
         left=2,
-        packages=("jax", "jaxlib", "flax", "torch"),
+        packages=("jax", "jaxlib", "flax", "torch", "ctranslate2"),
     )
 
 

@@ -16,6 +16,7 @@ import jax
 import orbax.checkpoint as ocp
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
+from synth import distributed
 from synth.errors import UserError
 
 
@@ -173,10 +174,20 @@ class Checkpoints:
         finally:
             self._guard(self._manager.close)
 
+    def __enter__(self) -> Checkpoints:
+        return self
+
+    def __exit__(self, kind, error, traceback) -> None:
+        """Closes, unless a process is gone that a save in progress would wait for."""
+        if error is None or not distributed.loss_of_peer(error):
+            self.close()
+
     def _guard(self, work) -> None:
         try:
             work()
         except (OSError, ValueError, RuntimeError) as error:
+            if distributed.loss_of_peer(error):
+                raise
             reason = str(error).strip().splitlines()[0]
             latest = self.latest()
             kept = (

@@ -21,13 +21,24 @@ _CACHE = flags.DEFINE_string(
     "cache/jax",
     "where compiled programs are kept between runs; '' keeps none",
 )
+# Where a run has several processes; synth/distributed.py.
+_COORDINATOR = flags.DEFINE_string(
+    "coordinator_address", None, "HOST:PORT of process 0, where no cluster is found"
+)
+_PROCESSES = flags.DEFINE_integer("num_processes", None, "of the run; with --coordinator_address")
+_PROCESS = flags.DEFINE_integer("process_id", None, "of this one; with --coordinator_address")
+_JOIN = flags.DEFINE_integer("join_timeout", 600, "seconds to wait for the other processes")
+_HEARTBEAT = flags.DEFINE_integer(
+    "heartbeat_timeout", 100, "seconds without a sign of life after which a process is lost"
+)
 
 
 def run(main: Callable[[], int | None], config: Flag | None = None) -> None:
     """Parses the command line, runs `main` and exits with its status.
 
     A user's mistake (`UserError`, `DataError`, a wrong flag) is one line on standard error and
-    status 2; an interrupt before anything was begun is status 130.
+    status 2, as is the loss of another process; an interrupt before anything was begun is status
+    130.
     """
     try:
         _parse(sys.argv, config)
@@ -37,6 +48,12 @@ def run(main: Callable[[], int | None], config: Flag | None = None) -> None:
         _fail(str(error))
     except OSError as error:  # a full disk, a read-only directory
         _fail(f"{error.strerror or error}: {error.filename or ''}")
+    except (RuntimeError, ValueError) as error:
+        from synth import distributed
+
+        if words := distributed.loss_of_peer(error):
+            _fail(words)
+        raise
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)
@@ -45,8 +62,9 @@ def run(main: Callable[[], int | None], config: Flag | None = None) -> None:
 def _fail(message: str) -> NoReturn:
     print(f"{os.path.basename(sys.argv[0])}: {message}", file=sys.stderr, flush=True)
     others = [t for t in threading.enumerate() if not t.daemon and t is not threading.main_thread()]
-    if others:
-        # After a save that failed, threads of Orbax never end, and would keep the process alive.
+    if others or _joined():
+        # After a save that failed, threads of Orbax never end, and would keep the process alive;
+        # and JAX would wait for the other processes of the run, which wait for this one.
         sys.stdout.flush()
         os._exit(2)
     sys.exit(2)
@@ -72,9 +90,23 @@ def _set_up() -> None:
     if _simulates_devices():
         # A precaution: two programs at once that both wait for all devices could block each other.
         jax.config.update("jax_cpu_enable_async_dispatch", False)
+    from synth import distributed
+
+    distributed.start(
+        _COORDINATOR.value,
+        _PROCESSES.value,
+        _PROCESS.value,
+        timeout=_JOIN.value,
+        heartbeat_timeout=_HEARTBEAT.value,
+    )
     if _CACHE.value:
         jax.config.update("jax_compilation_cache_dir", os.path.expanduser(_CACHE.value))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+
+
+def _joined() -> bool:
+    """Whether this is one of several processes."""
+    return "jax" in sys.modules and sys.modules["jax"].distributed.is_initialized()
 
 
 def _simulates_devices() -> bool:
@@ -82,5 +114,7 @@ def _simulates_devices() -> bool:
 
 
 def command() -> str:
-    """The command line this process was started with, to be repeated."""
-    return shlex.join(["python", os.path.basename(sys.argv[0]), *sys.argv[1:]])
+    """The command line this process was started with, to be repeated; the same in all processes."""
+    own = tuple(f"--{flag}" for flag in ("coordinator_address", "num_processes", "process_id"))
+    arguments = [argument for argument in sys.argv[1:] if not argument.startswith(own)]
+    return shlex.join(["python", os.path.basename(sys.argv[0]), *arguments])

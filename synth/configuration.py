@@ -168,3 +168,28 @@ def from_dict(values: dict[str, object]) -> Config:
         return tuple(value) if isinstance(value, list) else value
 
     return ConfigDict(tuples(values))
+
+
+def check_settings(config: Config) -> None:
+    """Raises UserError unless the numbers of the train and decode sections can be used."""
+    least = {
+        "train.num_steps": 1,
+        "train.accumulate_steps": 1,
+        "train.loss_tokens": 0,
+        "train.log_every": 1,
+        "train.eval_every": 1,
+        "train.checkpoint_every": 1,
+        "train.keep_checkpoints": 1,
+        "decode.beam": 1,
+        "decode.alpha": 0.0,
+        "decode.extra_length": 0,
+        "decode.batch_tokens": 1,
+    }
+    values = flatten(config)
+    for key, smallest in least.items():
+        if not values[key] >= smallest:
+            raise UserError(f"{key}={values[key]} must be at least {smallest}")
+    if not 0.0 <= config.train.label_smoothing < 1.0:
+        raise UserError(
+            f"train.label_smoothing={config.train.label_smoothing} must be at least 0 and below 1"
+        )

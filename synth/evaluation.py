@@ -15,7 +15,7 @@ import numpy as np
 
 from data import sources
 from data.tasks.task import Dataset, Example
-from synth import likelihood, lines, scoring
+from synth import distributed, likelihood, lines, scoring
 from synth.decoding import Search
 from synth.errors import UserError
 from synth.experiment import Experiment, open_split
@@ -200,8 +200,9 @@ def _write_outputs(model: _Model, examples: Sequence[Example], path: Path) -> li
         batch_tokens=model.experiment.config.decode.batch_tokens,
         part=part,
     )
-    write_text(path, "".join(line + "\n" for line in outputs))
-    part.unlink(missing_ok=True)
+    if distributed.is_first():
+        write_text(path, "".join(line + "\n" for line in outputs))
+        part.unlink(missing_ok=True)
     return outputs
 
 

@@ -229,14 +229,15 @@ def evaluation_batches(
     skip: Collection[int] = (),
 ) -> pipelines.EvalBatches:
     """Every one of the examples but `skip` once; of each batch the rows of this process."""
+    process_index, process_count = sharding.row_block(experiment.mesh)
     return pipelines.eval_batches(
         examples,
         experiment.tokenizer,
         layout(experiment.config, experiment.task, batch_tokens),
         sources_only=sources_only,
         skip=skip,
-        process_index=jax.process_index(),
-        process_count=jax.process_count(),
+        process_index=process_index,
+        process_count=process_count,
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from data.tasks.task import Example
+from synth import distributed
 from synth.experiment import Experiment, evaluation_batches, layout
 from synth.files import write_text
 from synth.metrics.perplexity import Sums, perplexity, text_counts
@@ -112,7 +113,9 @@ def score_labels(
 
 
 def _write_rows(path: Path, columns: dict[str, np.ndarray]) -> None:
-    """JSON Lines, one object for each element of the columns."""
+    """JSON Lines, one object for each element of the columns; written by the first process."""
+    if not distributed.is_first():
+        return
     values = zip(*(column.tolist() for column in columns.values()), strict=True)
     rows = [dict(zip(columns, row, strict=True)) for row in values]
     write_text(path, "".join(json.dumps(row) + "\n" for row in rows))

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 
 from data.tasks.task import Example
-from synth import lines
+from synth import distributed, lines
 from synth.decoding import Search, make_decoder
 from synth.experiment import Experiment, evaluation_batches
 from synth.passes import run_pass
@@ -56,7 +56,7 @@ def write_outputs(
             for (index, _), line in zip(real, texts, strict=True)
         }
         known |= found
-        if part and jax.process_index() == 0:
+        if part and distributed.is_first():
             _append(part, found)
     return [known[index] for index in range(len(examples))]
 

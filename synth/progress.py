@@ -8,10 +8,19 @@ import sys
 import time
 from collections.abc import Iterator
 
+_speaks = True
+
 
 def say(text: str) -> None:
     """One line on standard error, where all progress goes; results go to standard output."""
-    print(text, file=sys.stderr, flush=True)
+    if _speaks:
+        print(text, file=sys.stderr, flush=True)
+
+
+def speak(speaks: bool) -> None:
+    """Whether this process says anything: of many processes one does."""
+    global _speaks
+    _speaks = speaks
 
 
 class Progress:

@@ -38,14 +38,18 @@ def scored_text(workdir: Path, scored: Scored) -> str:
 def score(run: RunDir, results_dir: Path, command: str, **settings: Any) -> None:
     """Scores a run, prints what was found and appends it to the store; see `evaluate`.
 
+    Of several processes all score, and the first one prints and writes.
+
     Raises:
       UserError, data.DataError: for what cannot be scored, before the work where that is known.
     """
-    from synth import evaluation, records
+    from synth import distributed, evaluation, records
 
     results.check(results_dir)
     store = results_dir / "runs.jsonl"
     for scored in evaluation.evaluate(run, **settings):
+        if not distributed.is_first():
+            continue
         print(scored_text(run.path, scored), f"  {store}", sep="\n", flush=True)
         results.append(store, records.make_records(run, scored, command))
 

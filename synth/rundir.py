@@ -5,6 +5,8 @@ vocabulary.model   the sentencepiece model its tokens are of
 metrics.jsonl      one line per logging or evaluation step
 events.*           the same for TensorBoard
 checkpoints/       see `checkpoints.py`
+heartbeat/         of several processes, what each is doing (`heartbeat.py`)
+profile/           of the steps that were asked for (`profile.py`)
 eval/              hypotheses and scores (`evaluation.py`)
 """
 
@@ -51,12 +53,20 @@ class RunDir:
     """Paths and files of one run."""
 
     def __init__(self, path: str | Path):
+        if "://" in str(path):
+            raise UserError(
+                f"--workdir={path}: name a directory; a bucket must be mounted (docs/pod.md)"
+            )
         self.path = Path(path)
         self.checkpoints = self.path / "checkpoints"
         self.vocabulary = self.path / "vocabulary.model"
         self.metrics = self.path / "metrics.jsonl"
         self.eval = self.path / "eval"
         self._info = self.path / "run.json"
+
+    def exists(self) -> bool:
+        """Whether the directory holds a run."""
+        return self._info.is_file()
 
     def check(self, info: RunInfo) -> None:
         """Raises UserError unless this is a new directory or one of the same run."""
@@ -102,7 +112,7 @@ class RunDir:
 
     def info(self) -> RunInfo:
         """What run.json says; UserError if this is no run directory."""
-        if not self._info.is_file():
+        if not self.exists():
             raise UserError(f"--workdir={self.path} holds no run (it has no run.json)")
         try:
             record = json.loads(self._info.read_text(encoding="utf-8"))
@@ -114,7 +124,7 @@ class RunDir:
     def set_vocabulary(self, tokenizer: Tokenizer) -> None:
         """Puts the vocabulary into a new run; in an old one it must be the same."""
         if not self.vocabulary.exists():
-            tokenizer.save_copy(self.vocabulary)
+            tokenizer.save_copy(self.vocabulary)  # one process after the other
         old = Tokenizer.load(self.vocabulary).hash
         if old != tokenizer.hash:
             raise UserError(
@@ -152,10 +162,13 @@ class MetricsLog:
         write_text(run.metrics, "".join(json.dumps(record) + "\n" for record in kept))
         # Seconds of training that earlier starts of the run took.
         self.seconds = max((record["timing"].get("seconds", 0.0) for record in kept), default=0.0)
+        # All of their seconds, by part.
+        timings = [record["timing"] for record in kept if "parts" in record["timing"]]
+        self.parts: dict[str, float] = timings[-1]["parts"] if timings else {}
         self._file = run.metrics.open("a", encoding="utf-8")
         self._events = SummaryWriter(str(run.path), purge_step=step + 1, write_to_disk=True)
 
-    def write(self, step: int, values: Mapping[str, float], **timing: float) -> None:
+    def write(self, step: int, values: Mapping[str, float], **timing: Any) -> None:
         """Logs values of `step`; `timing` differs between runs, the values do not."""
         for name, value in values.items():
             if math.isfinite(value):

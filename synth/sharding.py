@@ -7,6 +7,8 @@ compiler (axis type Auto): "pjit" is today's `jax.jit` with a `NamedSharding`.
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -40,9 +42,11 @@ def make_mesh(*, data: int, fsdp: int, tensor: int) -> Mesh:
     if data == -1:
         data = max(count // (fsdp * tensor), 1)
     if data * fsdp * tensor != count:
+        fitting = math.gcd(tensor, count)
+        fitting = f"tensor={fitting}, sharding.mesh.fsdp={math.gcd(fsdp, count // fitting)}"
         raise UserError(
             f"mesh {data=} x {fsdp=} x {tensor=} needs {data * fsdp * tensor} devices, but there "
-            f"are {count}; set sharding.mesh.data=-1 to take all"
+            f"are {count}; set sharding.mesh.data=-1 to take all, with sharding.mesh.{fitting}"
         )
     return jax.make_mesh((data, fsdp, tensor), MESH_AXES, axis_types=(AxisType.Auto,) * 3)
 
@@ -97,7 +101,9 @@ def _check_divisible(shape, axes, spec, mesh: Mesh) -> None:
         if axis and size % mesh.shape[axis]:
             raise UserError(
                 f"the {logical!r} axis of size {size} cannot be split over {mesh.shape[axis]} "
-                f"devices of mesh axis {axis!r}; choose a divisor, or sharding.rules.{logical}=''"
+                f"devices of mesh axis {axis!r}; try sharding.mesh.{axis}="
+                f"{math.gcd(size, mesh.shape[axis])} with sharding.mesh.data=-1, or "
+                f"sharding.rules.{logical}=''"
             )
 
 
@@ -117,9 +123,36 @@ def check_batch(batch_multiple: int, accumulate_steps: int, mesh: Mesh) -> None:
         )
 
 
+@functools.cache
+def row_block(mesh: Mesh) -> tuple[int, int]:
+    """(index, count): a batch has `count` equal blocks of rows, and this process feeds `index`.
+
+    As many blocks as processes, unless `tensor` reaches over several of them: these feed the same.
+    Where the devices of a process do not lie side by side in the mesh, the rows of a batch come in
+    another order than with one process.
+
+    Raises:
+      UserError: if the mesh gives the processes unequal or overlapping parts.
+    """
+    shards, rows_of = batch_shards(mesh), {}
+    for device, (rows,) in batch_sharding(mesh).devices_indices_map((shards,)).items():
+        rows_of.setdefault(device.process_index, set()).add(rows.start or 0)
+    blocks = sorted({tuple(sorted(rows)) for rows in rows_of.values()})
+    if sum(map(len, blocks)) != shards or len({len(block) for block in blocks}) != 1:
+        sizes = " x ".join(f"{name}={size}" for name, size in mesh.shape.items())
+        raise UserError(
+            f"the mesh {sizes} gives {len(rows_of)} processes unequal parts of a batch; choose "
+            "sharding.mesh.tensor such that it divides the devices of a process, or is a multiple"
+        )
+    return blocks.index(tuple(sorted(rows_of[jax.process_index()]))), len(blocks)
+
+
 def to_devices(batch: Mapping[str, np.ndarray], mesh: Mesh) -> dict[str, jax.Array]:
-    """This process's rows of a global batch -> global arrays split over the mesh."""
-    sharding = batch_sharding(mesh)
+    """This process's rows of a global batch (`row_block`) -> global arrays split over the mesh."""
+    sharding, (_, blocks) = batch_sharding(mesh), row_block(mesh)
     return {
-        name: jax.make_array_from_process_local_data(sharding, rows) for name, rows in batch.items()
+        name: jax.make_array_from_process_local_data(
+            sharding, rows, (len(rows) * blocks, *rows.shape[1:])
+        )
+        for name, rows in batch.items()
     }

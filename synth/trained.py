@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from typing import Any
 
@@ -19,7 +18,7 @@ from synth.rundir import RunDir
 def load_trained(
     run: RunDir, checkpoint: str, average: int = 1
 ) -> tuple[Experiment, int, Any, Any]:
-    """(experiment, step, params, fixed) of a checkpoint, on all devices of this machine.
+    """(experiment, step, params, fixed) of a checkpoint, on all devices.
 
     Args:
       run: the run directory.
@@ -32,8 +31,12 @@ def load_trained(
     """
     info = run.info()
     config = info.config
-    # What was learned depends neither on the mesh nor on the batch: take the devices there are.
-    config.sharding.mesh = dict(data=-1, fsdp=1, tensor=1)
+    # What was learned depends neither on the mesh nor on the batch: take the devices there are, and
+    # split the model as in training if they allow it.
+    mesh = config.sharding.mesh
+    mesh.data = -1
+    if jax.device_count() % (mesh.fsdp * mesh.tensor):
+        mesh.update(fsdp=1, tensor=1)
     config.data.batch_multiple = math.lcm(8, jax.device_count())
     least = config.model.max_length * config.data.batch_multiple
     config.data.batch_tokens = max(config.data.batch_tokens, least)
@@ -42,8 +45,7 @@ def load_trained(
     if not run.checkpoints.is_dir():
         raise UserError(f"--workdir={run.path} has no checkpoint yet: train it first")
     experiment = make_experiment(config, Tokenizer.load(run.vocabulary))
-    checkpoints = Checkpoints(run.checkpoints, keep=config.train.keep_checkpoints)
-    with contextlib.closing(checkpoints):
+    with Checkpoints(run.checkpoints, keep=config.train.keep_checkpoints) as checkpoints:
         steps = checkpoints.up_to(checkpoints.resolve(checkpoint), average)
         params: Any = None
         for step in steps:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-import os
-import signal
-from collections.abc import Iterator
+import time
 from typing import Any
 
 import grain
@@ -16,26 +14,25 @@ import numpy as np
 
 from data import pipelines, report
 from data.sources import read_all
-from data.tasks import get_task
-from data.tokenizer import Tokenizer
-from synth import sharding
+from synth import STARTED, configuration, distributed, init_from, sharding
 from synth.checkpoints import Checkpoints
-from synth.configuration import Config, flatten
+from synth.compilation import jit
 from synth.errors import UserError
 from synth.experiment import (
     Experiment,
     TrainState,
-    abstract_model,
-    as_dicts,
     evaluation_batches,
     layout,
     make_experiment,
     open_split,
 )
+from synth.heartbeat import Heartbeat
+from synth.ledger import Ledger, summary
+from synth.profile import Profile
 from synth.progress import Progress, say
 from synth.rundir import MetricsLog, RunDir, RunInfo
 from synth.steps import make_nll_step, make_train_step
-from synth.trained import load_trained
+from synth.stopping import stop_signals
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,18 +43,25 @@ class Outcome:
     stopped_by: int | None
 
 
-def train(info: RunInfo, run: RunDir) -> Outcome:
+def train(info: RunInfo, run: RunDir, profile_steps: range = range(0)) -> Outcome:
     """Trains, or goes on training, the run in `run` until `train.num_steps` updates are done.
 
     A run that was stopped, by a signal or a crash, goes on from its last checkpoint and ends with
     the same parameters and the same logged figures as one that never stopped.
 
+    Args:
+      info: what is run; the same in all processes.
+      run: its directory, shared by all processes.
+      profile_steps: steps (updates done before) of which a profile is put into the directory.
+
     Raises:
       UserError, data.DataError: for whatever the user can mend; checkpoints are kept.
     """
+    ledger = Ledger("start", STARTED)
     config = info.config
-    check_settings(config)
-    run.check(info)
+    configuration.check_settings(config)
+    distributed.check_equal(configuration.flatten(config))
+    distributed.in_turns(lambda: run.check(info))
     last = config.train.num_steps
     if (reached := latest_step(run)) is not None and reached >= last:
         if reached > last:
@@ -67,87 +71,51 @@ def train(info: RunInfo, run: RunDir) -> Outcome:
             )
         say(f"already trained: step {reached} of {last}")
         return Outcome(reached, None)
-    experiment = make_experiment(config, _vocabulary(run, config, begun=reached is not None))
+    experiment = distributed.in_turns(
+        lambda: make_experiment(
+            config, init_from.vocabulary(run, config, begun=reached is not None)
+        )
+    )
     if reached is None:
-        check_source(experiment)
-    run.begin(info)
-    run.set_vocabulary(experiment.tokenizer)
-    with contextlib.closing(
-        Checkpoints(run.checkpoints, keep=config.train.keep_checkpoints)
-    ) as checkpoints:
-        trainer = _Trainer(experiment, run, checkpoints)
+        init_from.check(experiment)
+    distributed.in_turns(lambda: _begin(run, info, experiment))
+    say(banner(experiment))
+    with Checkpoints(run.checkpoints, keep=config.train.keep_checkpoints) as checkpoints:
+        trainer = _Trainer(experiment, run, checkpoints, ledger, profile_steps)
         with contextlib.closing(trainer):
             return trainer.run()
 
 
-def _vocabulary(run: RunDir, config: Config, *, begun: bool) -> Tokenizer | None:
-    """Of a run that starts from another one the vocabulary: that one's, until it has begun."""
-    if not (source := config.train.init_from):
-        return None
-    if begun:
-        return Tokenizer.load(run.vocabulary)
-    if not RunDir(source).checkpoints.is_dir():
-        raise UserError(f"train.init_from={source} is no run with a checkpoint")
-    return Tokenizer.load(RunDir(source).vocabulary)
+def _begin(run: RunDir, info: RunInfo, experiment: Experiment) -> None:
+    """Writes what the run is into its directory; in other processes, looks whether it is there."""
+    if distributed.is_first():
+        run.begin(info)
+    elif not run.exists():
+        raise UserError(
+            f"--workdir={run.path}: this process does not see what process 0 has written there; "
+            "all hosts must share the directory"
+        )
+    run.set_vocabulary(experiment.tokenizer)
 
 
-def check_source(experiment: Experiment) -> None:
-    """Raises UserError if the run of `train.init_from` is of another model or vocabulary."""
-    if not (source := experiment.config.train.init_from):
-        return
-    with contextlib.closing(Checkpoints(RunDir(source).checkpoints, keep=1)) as checkpoints:
-        checkpoints.check_vocabulary(checkpoints.resolve("last"), experiment.tokenizer.hash)
-    config = RunDir(source).info().config
-    task = get_task(config.data.task)
-    graph = abstract_model(config, task, experiment.vocab_size)
-    found, wanted = (_shapes(as_dicts(states)) for states in (graph[1:], experiment.variables))
-    for name in sorted(wanted.keys() | found.keys()):
-        if wanted.get(name) != found.get(name):
-            raise UserError(
-                f"train.init_from={source} is a run of another model: {name} is "
-                f"{found.get(name, 'absent')} there and {wanted.get(name, 'absent')} here"
-            )
-
-
-def _shapes(states: Any) -> dict[str, tuple[int, ...]]:
-    """Of each array its name, as decoder.blocks.0.self_attention.output_HKD, and its shape."""
-    return {
-        ".".join(str(entry.key) for entry in path[1:]): leaf.shape
-        for path, leaf in jax.tree_util.tree_leaves_with_path(states)
-    }
+def banner(experiment: Experiment) -> str:
+    """On what the run runs: devices, processes, mesh, and the part of a batch that each takes."""
+    mesh, multiple = experiment.mesh, experiment.config.data.batch_multiple
+    sizes = ", ".join(f"{name}={size}" for name, size in mesh.shape.items())
+    _, blocks = sharding.row_block(mesh)
+    return (
+        f"devices: {mesh.size} ({mesh.devices.flat[0].device_kind}); processes: "
+        f"{jax.process_count()}; mesh: {sizes}; of {multiple} rows a process reads "
+        f"{multiple // blocks}, a device computes {multiple // sharding.batch_shards(mesh)}"
+    )
 
 
 def latest_step(run: RunDir) -> int | None:
     """The step of the run's newest checkpoint, or None."""
     if not run.checkpoints.is_dir():
         return None
-    with contextlib.closing(Checkpoints(run.checkpoints, keep=1)) as checkpoints:
+    with Checkpoints(run.checkpoints, keep=1) as checkpoints:
         return checkpoints.latest()
-
-
-def check_settings(config: Config) -> None:
-    """Raises UserError unless the numbers of the train and decode sections can be used."""
-    least = {
-        "train.num_steps": 1,
-        "train.accumulate_steps": 1,
-        "train.loss_tokens": 0,
-        "train.log_every": 1,
-        "train.eval_every": 1,
-        "train.checkpoint_every": 1,
-        "train.keep_checkpoints": 1,
-        "decode.beam": 1,
-        "decode.alpha": 0.0,
-        "decode.extra_length": 0,
-        "decode.batch_tokens": 1,
-    }
-    values = flatten(config)
-    for key, smallest in least.items():
-        if not values[key] >= smallest:
-            raise UserError(f"{key}={values[key]} must be at least {smallest}")
-    if not 0.0 <= config.train.label_smoothing < 1.0:
-        raise UserError(
-            f"train.label_smoothing={config.train.label_smoothing} must be at least 0 and below 1"
-        )
 
 
 def check_processes(before: int, now: int, batch_multiple: int) -> None:
@@ -165,16 +133,28 @@ def check_processes(before: int, now: int, batch_multiple: int) -> None:
 class _Trainer:
     """State and collaborators of one training loop."""
 
-    def __init__(self, experiment: Experiment, run: RunDir, checkpoints: Checkpoints):
+    def __init__(
+        self,
+        experiment: Experiment,
+        run: RunDir,
+        checkpoints: Checkpoints,
+        ledger: Ledger,
+        profile_steps: range,
+    ):
         self.experiment = experiment
         self.settings = experiment.config.train
         self.checkpoints = checkpoints
+        self.run_dir, self.ledger = run, ledger
+        self.profile = Profile(run.path / "profile", profile_steps)
         self.state, position = self._restore_or_init(checkpoints.latest())
         self.iterator = iter(train_batches(experiment))
         if position is not None:
             self.iterator.set_state(position)
         self.step = int(self.state.step)
-        self.log = MetricsLog(run, self.step) if jax.process_index() == 0 else None
+        self._shapes: set[Any] = set()
+        self.log = MetricsLog(run, self.step) if distributed.is_first() else None
+        if self.log:
+            ledger.add(self.log.parts)
         self.validation = Validation(experiment)
 
     def run(self) -> Outcome:
@@ -182,10 +162,15 @@ class _Trainer:
         last = self.settings.num_steps
         train_step = make_train_step(self.experiment)
         progress = Progress(self.step, last, self.log.seconds if self.log else 0.0)
-        with stop_signals() as signals:
-            while self.step < last and not signals:
-                batch = sharding.to_devices(next(self.iterator), self.experiment.mesh)
-                with jax.profiler.StepTraceAnnotation("train", step_num=self.step):
+        self.ledger.switch("step")
+        with stop_signals() as stop, self._heartbeat(), self.profile:
+            while self.step < last and not stop.requested(self.step):
+                with self.ledger("data"):
+                    batch = sharding.to_devices(next(self.iterator), self.experiment.mesh)
+                self.profile.at(self.step, self.state)
+                part = "compile" if self._is_new(batch) else "step"
+                trace = jax.profiler.StepTraceAnnotation("train", step_num=self.step)
+                with self.ledger(part), trace:
                     self.state = train_step(self.state, batch)
                 self.step += 1
                 if self._due("log_every"):
@@ -193,11 +178,39 @@ class _Trainer:
                 if self._due("eval_every") or self._due("checkpoint_every"):
                     with progress.paused():
                         self._evaluate_and_save()
-            stopped_by = signals[0] if signals and self.step < last else None
+            stopped_by = stop.signal if self.step < last else None
             if stopped_by is not None:
                 self._save(loss=None)
-            self.checkpoints.wait()
+            with self.ledger("checkpoint"):
+                self.checkpoints.wait()
+        say(f"time: {summary(self.ledger.seconds(), 'step')}")
         return Outcome(self.step, stopped_by)
+
+    def _is_new(self, batch: dict[str, jax.Array]) -> bool:
+        """Whether a batch has a shape that the step must be compiled for."""
+        shapes = tuple((name, array.shape) for name, array in sorted(batch.items()))
+        is_new = shapes not in self._shapes
+        self._shapes.add(shapes)
+        return is_new
+
+    def _heartbeat(self) -> contextlib.AbstractContextManager:
+        """Of several processes, signs of life."""
+        if jax.process_count() == 1:
+            return contextlib.nullcontext()
+
+        def doing():
+            seconds = time.monotonic() - self.ledger.since
+            return {"step": self.step, "part": self.ledger.part, "seconds": round(seconds, 1)}
+
+        return contextlib.closing(
+            Heartbeat(
+                self.run_dir.path / "heartbeat",
+                doing,
+                process=jax.process_index(),
+                processes=jax.process_count(),
+                say=say,
+            )
+        )
 
     def close(self) -> None:
         """Writes out the log."""
@@ -210,7 +223,7 @@ class _Trainer:
     def _restore_or_init(self, step: int | None) -> tuple[TrainState, Any]:
         """The state, and the position in the data: None at the start."""
         if step is None:
-            return self._init(), None
+            return init_from.first_state(self.experiment), None
         restored = self.checkpoints.restore(
             step, self.experiment.abstract_state(), vocabulary=self.experiment.tokenizer.hash
         )
@@ -218,20 +231,6 @@ class _Trainer:
         check_processes(restored.meta["process_count"], jax.process_count(), multiple)
         say(f"going on from the checkpoint of step {step}")
         return restored.state, restored.data
-
-    def _init(self) -> TrainState:
-        """The state before the first step, with the parameters of `train.init_from` if given."""
-        state = self.experiment.init_state()
-        if not (source := self.settings.init_from):
-            return state
-        _, step, params, fixed = load_trained(RunDir(source), "last")
-        shardings = self.experiment.shardings()
-        say(f"starting from step {step} of {source}")
-        return dataclasses.replace(
-            state,
-            params=jax.device_put(params, shardings.params),
-            fixed=jax.device_put(fixed, shardings.fixed),
-        )
 
     def _log(self, progress: Progress) -> None:
         sums = self._finite_sums()
@@ -243,7 +242,13 @@ class _Trainer:
         }
         rate = progress.report(self.step, values["train/loss"], sums["tokens"], sums["steps"])
         if self.log:
-            self.log.write(self.step, values, tokens_per_second=rate, seconds=progress.seconds)
+            self.log.write(
+                self.step,
+                values,
+                tokens_per_second=rate,
+                seconds=progress.seconds,
+                parts=self.ledger.seconds(),
+            )
 
     def _finite_sums(self) -> dict[str, float]:
         """The totals since the last logging step, after checking that all is finite."""
@@ -265,7 +270,8 @@ class _Trainer:
         self._finite_sums()
         loss = None
         if self._due("eval_every"):
-            values = self.validation(self.state)
+            with self.ledger("evaluation"):
+                values = self.validation(self.state)
             loss = values["validation/loss"]
             if not math.isfinite(loss):
                 raise self._not_finite("validation loss", self.step)
@@ -285,7 +291,8 @@ class _Trainer:
             "config": self.experiment.config.to_dict(),
         }
         data = self.iterator.get_state()
-        self.checkpoints.save(self.step, self.state, data, meta, loss)
+        with self.ledger("checkpoint"):
+            self.checkpoints.save(self.step, self.state, data, meta, loss)
 
 
 class Validation:
@@ -293,18 +300,23 @@ class Validation:
 
     def __init__(self, experiment: Experiment):
         self._experiment = experiment
-        self._step = make_nll_step(experiment)
+        nll_step = make_nll_step(experiment)
+
+        def sums(params, fixed, batch):
+            return nll_step(params, fixed, batch).sum(), (batch["targets"] > 0).sum()
+
+        self._sums = jit(sums)
         examples = list(read_all(open_split(experiment, "validation")))
         self._batches = evaluation_batches(experiment, examples)
 
     def __call__(self, state: TrainState) -> dict[str, float]:
         """Token-weighted over every example; what is longer than max_length counts cut."""
-        nll, tokens = [], 0
+        sums = []
         for batch in self._batches:
             arrays = sharding.to_devices(batch, self._experiment.mesh)
-            nll.append(self._step(state.params, state.fixed, arrays).sum())
-            tokens += (arrays["targets"] > 0).sum()
-        loss = math.fsum(map(float, nll)) / float(tokens)
+            sums.append(self._sums(state.params, state.fixed, arrays))
+        nll, tokens = zip(*jax.device_get(sums), strict=True)
+        loss = math.fsum(nll) / math.fsum(tokens)
         return {"validation/loss": loss, "validation/perplexity": math.exp(min(loss, 700.0))}
 
 
@@ -318,35 +330,12 @@ def train_batches(experiment: Experiment) -> grain.IterDataset[dict[str, np.ndar
     say(f"{experiment.dataset.name}: {report.fill_report(windows)}")
     if split.invalid:
         say(f"{len(split.invalid)} of these rows are not UTF-8; their bad bytes became U+FFFD")
+    process_index, process_count = sharding.row_block(experiment.mesh)
     return pipelines.train_batches(
         split,
         experiment.tokenizer,
         shapes,
         **order,
-        process_index=jax.process_index(),
-        process_count=jax.process_count(),
+        process_index=process_index,
+        process_count=process_count,
     )
-
-
-@contextlib.contextmanager
-def stop_signals() -> Iterator[list[int]]:
-    """Collects SIGINT and SIGTERM, so that the step in progress ends and is saved.
-
-    A second signal is not waited for: it does what it does without us.
-    """
-    received: list[int] = []
-    before: dict[int, Any] = {}
-
-    def note(number, frame):
-        received.append(number)
-        # Not print: the signal may have come in the middle of one.
-        os.write(2, b"\nstopping after this step; once more to stop at once\n")
-        signal.signal(number, before[number])
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        before[number] = signal.signal(number, note)
-    try:
-        yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -13,7 +13,7 @@ from conftest import ROOT
 from ml_collections import config_flags
 
 from data import tasks
-from synth import configuration, experiment, training
+from synth import configuration, experiment
 from synth.configuration import Flag, difference, flatten, from_dict, load
 from synth.errors import UserError
 from synth.variants import MIXES, VARIANTS
@@ -64,7 +64,7 @@ def check_makes_model(config: Any) -> int:
     """Checks all that can be checked without data; returns the number of trained elements."""
     task = tasks.get_task(config.data.task)
     task.dataset(config.data.dataset)
-    training.check_settings(config)
+    configuration.check_settings(config)
     for batch_tokens in (config.data.batch_tokens, config.decode.batch_tokens):
         experiment.layout(config, task, batch_tokens)
     _, params, _ = experiment.abstract_model(config, task, config.data.vocab_size)

@@ -4,7 +4,8 @@ import json
 import os
 import subprocess
 import sys
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -14,13 +15,14 @@ from jax.sharding import PartitionSpec
 from test_training import NO_DROPOUT, SMOOTH_ADAM, assert_close, some_batches
 
 from data.sources import read_all
-from synth import evaluation, training
+from synth import evaluation, sharding, training
+from synth.decoding import Search, make_decoder
 from synth.errors import UserError
 from synth.experiment import Experiment, TrainState, make_experiment
 from synth.likelihood import line_likelihoods
 from synth.rundir import RunDir
-from synth.sharding import make_mesh, to_devices
-from synth.steps import make_train_step
+from synth.sharding import make_mesh, row_block, to_devices
+from synth.steps import make_nll_step, make_train_step
 from synth.trained import load_trained
 from synth.variants import VARIANTS
 
@@ -58,6 +60,42 @@ def test_every_mesh_takes_the_same_steps(tiny, plain, mesh):
     np.testing.assert_allclose(losses, plain[2], rtol=1e-5)
     assert_close(last, plain[1], 2e-5)
     assert max(float(np.abs(a - b).max()) for a, b in _pairs(first[0], last)) > 1e-3
+
+
+# With the row above, every variant.
+@pytest.mark.parametrize("row", ["vanilla+factorized_random", "fixed_random+factorized_dense"])
+def test_every_variant_takes_the_same_steps_on_every_mesh(tiny, row):
+    found = {}
+    for mesh in ((8, 1, 1), (2, 2, 2)):
+        changes = NO_DROPOUT | SMOOTH_ADAM | mesh_of(*mesh) | {"train.log_every": 1}
+        found[mesh] = run_steps(make_experiment(tiny(f"lm1b:{row}", changes).config))
+    (first, last, losses), (first_8, last_8, losses_8) = found[2, 2, 2], found[8, 1, 1]
+    jax.tree.map(np.testing.assert_array_equal, first, first_8)
+    np.testing.assert_allclose(losses, losses_8, rtol=1e-5)
+    assert_close(last, last_8, 2e-5)
+
+
+@pytest.mark.parametrize(
+    "row", [ROW.partition(":")[2], "vanilla+factorized_random", "fixed_random+factorized_dense"]
+)
+def test_outputs_and_likelihoods_do_not_depend_on_the_mesh(tiny, row):
+    found = []
+    (batch,) = some_batches(1, 8, "seq2seq")
+    for mesh in ((8, 1, 1), (1, 4, 2), (4, 1, 2)):
+        experiment = make_experiment(tiny(f"wmt_ende:{row}", mesh_of(*mesh)).config)
+        state, arrays = experiment.init_state(), to_devices(batch, experiment.mesh)
+        nll_B = make_nll_step(experiment)(state.params, state.fixed, arrays)
+        outputs = []
+        for beam in (1, 2):
+            decode_batch = make_decoder(experiment, Search(beam=beam, alpha=0.6, extra_length=4))
+            inputs = {"inputs": arrays["inputs"]}
+            outputs.append(np.asarray(decode_batch(state.params, state.fixed, inputs)))
+        found.append((np.asarray(nll_B), *outputs))
+    for nll_B, *outputs in found[1:]:
+        np.testing.assert_allclose(nll_B, found[0][0], rtol=1e-5)
+        for tokens_BT, expected_BT in zip(outputs, found[0][1:], strict=True):
+            np.testing.assert_array_equal(tokens_BT, expected_BT)
+    assert len(np.unique(found[0][1])) > 3  # outputs that say something
 
 
 def _pairs(one, other):
@@ -139,6 +177,58 @@ def test_a_step_leaves_everything_where_it_was(tiny):
     assert table.addressable_shards[0].data.shape == (300, 8)
 
 
+def test_one_process_feeds_all_rows():
+    assert row_block(make_mesh(data=2, fsdp=2, tensor=2)) == (0, 1)
+
+
+class _Device(NamedTuple):
+    id: int
+    process_index: int
+
+
+@pytest.mark.parametrize(
+    ("processes", "shape", "blocks"),
+    [
+        # The devices of a process are neighbours in the mesh: of 8, 2 or 4 a process.
+        (4, (8, 1, 1), 4),
+        (4, (2, 2, 2), 4),
+        (4, (2, 1, 4), 2),  # a row block reaches over two processes
+        (2, (1, 1, 8), 1),  # both read every row
+        (2, (1, 4, 2), 2),
+    ],
+)
+def test_each_process_feeds_the_rows_of_its_devices(monkeypatch, processes, shape, blocks):
+    devices = [_Device(n, n * processes // 8) for n in range(8)]
+    found = [_row_block(monkeypatch, devices, shape, index) for index in range(processes)]
+    assert {count for _, count in found} == {blocks}
+    assert [index for index, _ in found] == [n * blocks // processes for n in range(processes)]
+
+
+def test_unequal_parts_of_a_batch_are_refused(monkeypatch):
+    devices = [_Device(n, int(n > 2)) for n in range(8)]
+    with pytest.raises(UserError, match="2 processes unequal parts"):
+        _row_block(monkeypatch, devices, (4, 1, 2), 0)
+
+
+def _row_block(monkeypatch, devices, shape, process: int) -> tuple[int, int]:
+    """Of a mesh whose devices belong to several processes."""
+
+    def indices(shards):
+        batch = np.array(devices, dtype=object)[:, 0].astype(int).reshape(-1, shape[2])
+        size = shards[0] // len(batch)
+        return {
+            devices[number]: (slice(place * size, (place + 1) * size),)
+            for place, row in enumerate(batch)
+            for number in row
+        }
+
+    placed = SimpleNamespace(devices_indices_map=indices)
+    mesh: Any = SimpleNamespace(shape=dict(zip(("data", "fsdp", "tensor"), shape, strict=True)))
+    monkeypatch.setattr(sharding, "batch_sharding", lambda _: placed)
+    monkeypatch.setattr(jax, "process_index", lambda: process)
+    return sharding.row_block.__wrapped__(mesh)
+
+
 def test_rows_of_a_batch_are_split_over_data_and_fsdp():
     mesh = make_mesh(data=2, fsdp=2, tensor=2)
     rows = np.arange(16, dtype=np.int32).reshape(8, 2)
@@ -154,9 +244,10 @@ def test_rows_of_a_batch_are_split_over_data_and_fsdp():
     ("sizes", "words"),
     [
         ((3, 1, 1), ["data=3", "3 devices", "are 8"]),
-        ((8, 2, 1), ["fsdp=2", "16 devices", "are 8"]),
-        ((-1, 16, 1), ["fsdp=16", "16 devices", "are 8"]),
-        ((-1, 3, 1), ["fsdp=3", "6 devices", "are 8"]),
+        ((8, 2, 1), ["fsdp=2", "16 devices", "are 8", "mesh.data=-1", "mesh.fsdp=2"]),
+        ((-1, 16, 1), ["fsdp=16", "16 devices", "are 8", "mesh.fsdp=8"]),
+        ((-1, 3, 1), ["fsdp=3", "6 devices", "are 8", "mesh.fsdp=1"]),
+        ((-1, 4, 4), ["fsdp=4", "16 devices", "are 8", "mesh.tensor=4", "mesh.fsdp=2"]),
         ((-1, 1, 0), ["tensor=0", "at least 1"]),
         ((0, 1, 1), ["data=0", "at least 1"]),
         ((-2, 1, 1), ["data=-2", "at least 1"]),
@@ -175,8 +266,14 @@ def test_all_devices_are_taken_when_asked():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        (mesh_of(2, 1, 4), ["'heads'", "size 2", "4", "'tensor'", "sharding.rules.heads=''"]),
-        (mesh_of(1, 8, 1) | {"model.model_dim": 20}, ["'embed'", "size 20", "8", "'fsdp'"]),
+        (
+            mesh_of(2, 1, 4),
+            ["'heads'", "size 2", "4", "mesh.tensor=2", "sharding.rules.heads=''"],
+        ),
+        (
+            mesh_of(1, 8, 1) | {"model.model_dim": 20},
+            ["'embed'", "size 20", "8", "sharding.mesh.fsdp=4"],
+        ),
         ({"sharding.rules.mlp": "tensr"}, ["sharding.rules.mlp='tensr'", "data, fsdp, tensor"]),
         (
             {"data.batch_multiple": 12},
@@ -217,7 +314,7 @@ def test_a_run_goes_on_and_is_scored_on_another_mesh(tiny, tmp_path, short_text)
     info = tiny(ROW, changes | mesh_of(2, 2, 2) | {"train.log_every": 1})
     training.train(info, run)
     experiment, step, params, fixed = load_trained(run, "last")
-    assert (step, dict(experiment.mesh.shape)["data"]) == (2, 8)
+    assert (step, dict(experiment.mesh.shape)) == (2, {"data": 2, "fsdp": 2, "tensor": 2})
 
     other = make_experiment(info.config)
     assert dict(other.mesh.shape) == {"data": 2, "fsdp": 2, "tensor": 2}

@@ -4,8 +4,8 @@
 
   shared   every term is batch-free and rows are not packed: no [B, H, L, M] array (`shared.py`).
   fused    on a GPU, where cuDNN's attention kernel can serve the terms: none either.
-  softmax  otherwise: factored terms are concatenated along K into one product, the others are
-           added as a bias (`softmax.py`).
+  softmax  otherwise: factored terms are concatenated along K into one product (unless rows are
+           short), the others are added as a bias (`softmax.py`).
 
 `reference` materialises everything in float32; every path is tested against it, and so are the
 gradients.
@@ -51,8 +51,13 @@ def attend(
         fixed = all(isinstance(term, Shared) and term.fixed for term in terms)
         return shared_attend(sum_shared(terms), value_BMHK, mask, dropout_LM, fixed=fixed)
     factored = [term for term in terms if isinstance(term, Factored)]
+    others = [term for term in terms if not isinstance(term, Factored)]
+    if path == "softmax" and value_BMHK.shape[1] <= sum(t.query_BLHK.shape[-1] for t in factored):
+        # Short rows: the logits are smaller than the joined queries, and their sum costs less.
+        others += [Full(term.full()) for term in factored[1:]]
+        factored = factored[:1]
     query_BLHK, key_BMHK = _concatenate(factored, batch=value_BMHK.shape[0])
-    bias = _sum_biases([term for term in terms if not isinstance(term, Factored)])
+    bias = _sum_biases(others)
     if path == "fused":
         return fused_attend(query_BLHK, key_BMHK, bias, value_BMHK, mask)
     return softmax_attend(query_BLHK, key_BMHK, bias, value_BMHK, mask, dropout_LM)

@@ -1,0 +1,51 @@
+"""A profile of some steps of a run, for TensorBoard's profiler or Perfetto."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from synth.errors import UserError
+
+
+def parse_steps(bounds: Sequence[str]) -> range:
+    """The steps from the first to the last of two numbers; none if there are no bounds.
+
+    Raises:
+      UserError: for anything else.
+    """
+    if not bounds:
+        return range(0)
+    if len(bounds) != 2 or not all(bound.isdecimal() for bound in bounds):
+        raise UserError(f"--profile_steps={','.join(bounds)} must be FIRST,LAST, as 100,110")
+    first, last = map(int, bounds)
+    if last < first:
+        raise UserError(f"--profile_steps={first},{last} holds no step")
+    return range(first, last + 1)
+
+
+class Profile:
+    """Starts and stops the profiler; every process writes its own file below the folder."""
+
+    def __init__(self, folder: Path, steps: range):
+        self._folder, self._steps, self._runs = folder, steps, False
+
+    def at(self, step: int, state: Any) -> None:
+        """Called before each step, with the state that it starts from."""
+        if self._steps and step == self._steps.start:
+            jax.profiler.start_trace(str(self._folder))
+            self._runs = True
+        elif self._runs and step == self._steps.stop:
+            jax.block_until_ready(state)  # the device is behind
+            self.__exit__()
+
+    def __enter__(self) -> Profile:
+        return self
+
+    def __exit__(self, *_) -> None:
+        if self._runs:
+            self._runs = False
+            jax.profiler.stop_trace()
