@@ -79,15 +79,27 @@ def runs(tmp_path_factory):
     return tmp_path_factory.mktemp("runs")
 
 
-@pytest.mark.slow
-def test_training_and_scoring_commands_run(start, runs, data_dir):
-    quick = [
+def quick(data_dir: str) -> list[str]:
+    """What makes a run end soon."""
+    return [
         f"--config.data.data_dir={data_dir}",
         "--config.data.window=512",
         "--config.train.num_steps=2",
     ]
+
+
+@pytest.mark.slow
+def test_two_processes_are_started_as_told(start, runs, data_dir):
+    (line,) = re.findall(r"^for i in 0 1; do (python .*) & done; wait$", README, re.MULTILINE)
+    commands = [moved(line.replace("$i", str(index)), runs) for index in (0, 1)]
+    running = [start("train.py", *command, *quick(data_dir)) for command in commands]
+    assert [process.wait(300).status for process in running] == [0, 0], running[0].err
+
+
+@pytest.mark.slow
+def test_training_and_scoring_commands_run(start, runs, data_dir):
     for command in dict.fromkeys(SMALL):
-        assert start("train.py", *moved(command, runs), *quick).wait(300).status == 0
+        assert start("train.py", *moved(command, runs), *quick(data_dir)).wait(300).status == 0
     (runs / "results").mkdir()
     shutil.copy(ROOT / "results" / "paper.json", runs / "results")
     scored = [c for c in SCORE if "--beam=1" in c]
