@@ -84,3 +84,9 @@ def _simulates_devices() -> bool:
 def command() -> str:
     """The command line this process was started with, to be repeated."""
     return shlex.join(["python", os.path.basename(sys.argv[0]), *sys.argv[1:]])
+
+
+def given_flags() -> list[str]:
+    """Of the flags that all entry points share, those of this command line, to be passed on."""
+    shared = flags.FLAGS.flags_by_module_dict()[__name__]
+    return [f"--{flag.name}={flag.value}" for flag in shared if flag.present]

@@ -49,6 +49,18 @@ def describe(config: Config) -> dict[str, Any]:
     }
 
 
+def training_cost(config: Config) -> tuple[int, int]:
+    """(trained parameters, operations of the whole training).
+
+    Operations are counted as in `describe`, with every token of every batch a target token: what is
+    really needed is less.
+    """
+    task = tasks.get_task(config.data.task)
+    _, params, _ = abstract_model(config, task, config.data.vocab_size)
+    tokens = config.data.batch_tokens * config.train.num_steps
+    return sum(_parameters(params).values()), 3 * sum(operations(config, task).values()) * tokens
+
+
 def _parameters(state: nnx.State) -> dict[str, int]:
     """Number of elements per part: the sub-layer's name, over all layers of all stacks."""
     parts: dict[str, int] = {}
