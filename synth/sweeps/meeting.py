@@ -58,17 +58,23 @@ class Meeting:
         """
         word = secrets.token_hex(8)
         self._write(self._path / f"hello-{self.hosts.process_id}.json", {"word": word})
-        attempt = self._gather(word) if self.hosts.process_id == 0 else self._follow(word)
+        if self.hosts.process_id:
+            self._enter(self._follow(word))
+        else:
+            self._gather(word)
+
+    def _enter(self, attempt: str) -> None:
         self._attempt = self._path / attempt
         self._attempt.mkdir(exist_ok=True)
 
-    def _gather(self, word: str) -> str:
+    def _gather(self, word: str) -> None:
         """Host 0: offers an attempt until every other host has taken it."""
         attempt, offered = secrets.token_hex(8), None
         others = range(1, self.hosts.num_processes)
         for old in self._path.iterdir():
             if old.is_dir():
                 shutil.rmtree(old, ignore_errors=True)
+        self._enter(attempt)
         end = time.monotonic() + self.timeout
         while True:
             hellos = {host: self._read(self._path / f"hello-{host}.json") for host in others}
@@ -78,7 +84,7 @@ class Meeting:
                 offered = words
             missing = [host for host in others if hellos[host].get("attempt") != attempt]
             if not missing:
-                return attempt
+                return
             if time.monotonic() > end:
                 raise self._absent(missing)
             time.sleep(self.poll)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from synth.errors import UserError
 from synth.progress import say
@@ -64,9 +65,9 @@ class Walk:
 
     def lead(self, locks: Sequence[int] = ()) -> int:
         """Host 0: decides; returns the exit status of all."""
-        self._meeting.open()
-        status = 1
+        farewell: dict[str, Any] = {"end": 2, "reason": "an error; see there"}
         try:
+            self._meeting.open()
             for run in self._sweep.unfinished():
                 if self._is_stopping():
                     break
@@ -75,10 +76,13 @@ class Walk:
                         self._carry_out(run, [*locks, lock])
                 except Held as held:
                     say(f"passed over: {held}")
-            status = self._status()
+            farewell = {"end": self._status(), "reason": ""}
+        except UserError as error:
+            farewell["reason"] = str(error)
+            raise
         finally:
-            self._meeting.decide(self._number, {"end": status})
-        return status
+            self._meeting.decide(self._number, farewell)
+        return farewell["end"]
 
     def follow(self) -> int:
         """Another host: does what host 0 decides; returns the exit status of all."""
@@ -92,6 +96,8 @@ class Walk:
             self.child = Child(self._sweep.commands(run, decision["phase"]), log)
             self._meeting.report(self._number, self._watch(self.child, self._number))
             self._number += 1
+        if decision["reason"]:
+            say(f"host 0 has stopped: {decision['reason']}")
         return decision["end"]
 
     def stop(self) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from synth.results import load
-from synth.results.significance import is_p_value
 from synth.results.small_tables import ANY, TASKS
 from synth.results.store import Record
 from synth.rundir import RunDir
@@ -57,14 +56,15 @@ def _progress(workdir: RunDir, num_steps: int) -> dict[str, Any]:
 
 
 def _scores(workdir: RunDir, run: Run, records: Sequence[Record]) -> list[dict[str, Any]]:
-    """The run's figures that its table has columns for, in their order."""
-    ours = [r for r in records if r.run == workdir.info().config_hash and not is_p_value(r)]
-    columns = TASKS.get(run.task, ANY)
+    """The run's figures that its table has columns for, in their order; the newest of each."""
+    config_hash = workdir.info().config_hash
+    ours = sorted((r for r in records if r.run == config_hash), key=lambda r: r.when)
+    newest = {(r.metric, r.dataset, r.split): r for r in ours}
     return [
         {"name": name, "value": r.value, "digits": metric.digits, "dataset": r.dataset}
         | {"split": r.split, "step": r.step}
-        for name, metric in columns.items()
-        for r in ours
+        for name, metric in TASKS.get(run.task, ANY).items()
+        for r in newest.values()
         if r.metric == metric.name
     ]
 

@@ -81,7 +81,7 @@ def _command(sweep: Sweep, run: Run, given: Sequence[str], flags: Sequence[str])
     folder = f"--folder={sweep.folder.path}"
     inner = ["python", "sweep.py", "--launcher=pod", folder, *flags_of(run), *flags]
     create = ["xpk", "workload", "create", f"--workload={workload(run)}", *given]
-    return shlex.join([*create, f"--command={shlex.join(inner)}"])
+    return f"{shlex.join(create)} --command={shlex.quote(shlex.join(inner))}"
 
 
 def workload(run: Run) -> str:

@@ -1,0 +1,90 @@
+"""Commands that stand in for train.py and eval.py in tests of sweeps, and do as they are told."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+from pathlib import Path
+
+from synth.sweeps.execution import Sweep
+from synth.sweeps.folder import Folder
+from synth.sweeps.runs import Run
+
+# Notes that it was called, then: fail, die, linger until told to stop or to go, or succeed.
+_CHILD = """
+import os, pathlib, signal, sys, time
+control, phase, workdir, host = sys.argv[1:]
+control, workdir = pathlib.Path(control), pathlib.Path(workdir)
+with open(control / "calls", "a") as file:
+    file.write(f"{phase} {workdir.name} {host}\\n")
+workdir.mkdir(parents=True, exist_ok=True)
+(workdir / "run.json").touch()
+print("figures")
+def how():
+    for name in (f"{phase}-{workdir.name}-{host}", f"{phase}-{workdir.name}"):
+        if (control / name).exists():
+            return (control / name).read_text()
+    return ""
+def leave(number, frame):
+    print("saved", file=sys.stderr)
+    sys.exit(128 + number)
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, leave)
+while how() == "linger":
+    time.sleep(0.02)
+print("step 3/3", file=sys.stderr)
+if how() == "fail":
+    print(f"{phase}.py: no disk", file=sys.stderr)
+    sys.exit(2)
+if how() == "die":
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class FakeCommands:
+    """Commands of a sweep, which obey the files in `control`."""
+
+    control: Path
+    folder: Path
+    host: int = 0
+
+    def __call__(self, run: Run, phase: str) -> list[str]:
+        where = [str(self.control), phase, str(self.folder / run.name), str(self.host)]
+        return [sys.executable, "-S", "-c", _CHILD, *where]
+
+    def tell(self, run: Run, phase: str, how: str, host: int | None = None) -> None:
+        """What the run's command is to do."""
+        name = f"{phase}-{run.name}" + ("" if host is None else f"-{host}")
+        (self.control / name).write_text(how)
+
+    def calls(self) -> list[tuple[str, ...]]:
+        """(phase, name, host) of all that were started."""
+        path = self.control / "calls"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [tuple(line.split()) for line in lines]
+
+
+RUNS = [Run("lm1b", variant, "tiny", 0) for variant in ("random", "dense", "vanilla")]
+
+
+def fake_sweep(directory: Path, evaluate: bool = True, host: int = 0) -> Sweep:
+    """A sweep of three runs below a directory; `sweep.commands` is `FakeCommands`."""
+    control = directory / "control"
+    control.mkdir(exist_ok=True)
+    folder = directory / "sweep"
+    return Sweep(Folder(folder), RUNS, FakeCommands(control, folder, host), evaluate)
+
+
+def until(found, seconds: float = 20) -> None:
+    """Waits until `found()` is true."""
+    end = time.monotonic() + seconds
+    while not found():
+        assert time.monotonic() < end, "it does not come"
+        time.sleep(0.02)
+
+
+def states(sweep: Sweep) -> list[str]:
+    """The states of its runs, in order."""
+    return [sweep.folder.state(run).state for run in sweep.runs]

@@ -1,0 +1,101 @@
+"""sweep.py as a user types it."""
+
+import json
+import shutil
+
+import pytest
+from conftest import ROOT
+
+from synth.results import load
+from synth.sweeps import command
+from synth.sweeps.folder import Folder
+
+
+@pytest.fixture(autouse=True)
+def in_root(monkeypatch):
+    monkeypatch.chdir(ROOT)
+
+
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        ([], "name a folder for the sweep: --folder=runs/sweeps/NAME"),
+        (["--folder={tmp}"], "name a table of the paper, --table=wmt_lm1b|"),
+        (["--folder={tmp}", "--table=wmt"], "no table 'wmt'; known: wmt_lm1b, generation"),
+        (["--folder={tmp}", "--launcher=k8s"], "no launcher 'k8s'; known: local, pod, slurm, xpk"),
+        (["--folder={tmp}", "--jobs=0"], "--jobs=0 must be at least 1"),
+        (["--folder={tmp}", "--jobs=x"], "jobs"),
+        (["--folder={tmp}", "--host_timeout=0"], "--host_timeout=0.0 must be more than 0"),
+        (["--folder={tmp}", "--flops_per_second=-1"], "--flops_per_second=-1.0 must be more"),
+        (["--folder={tmp}", "--json"], "--json goes with --dry_run or --status"),
+        (["--folder={tmp}", "--watch"], "--watch goes with --status"),
+        (["--folder={tmp}", "--status", "--dry_run"], "do not go together"),
+        (["--folder={tmp}", "--status"], "holds no sweep (it has no runs.json)"),
+        (["--folder={tmp}", "--set=config.seed=1"], "--set needs the runs that it is for"),
+        (["--folder={tmp}", "--launcher=pod", "--table=c4", "--process_id=1"], "go together"),
+        (["--folder={tmp}", "--launcher=xpk", "--table=c4"], "--xpk cluster=NAME"),
+        (["--folder={tmp}", "--tabel=c4"], "tabel"),
+    ],
+)
+def test_mistakes_cost_one_line(start, tmp_path, argv, told):
+    running = start("sweep.py", *(arg.format(tmp=tmp_path) for arg in argv)).wait()
+    line = running.err.splitlines()[-1]
+    assert running.status == 2, running.err
+    assert line.startswith("sweep.py: ") and told in line
+    assert all(other.startswith("left out: ") for other in running.err.splitlines()[:-1])
+    assert running.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_all_options_are_flags(start):
+    running = start("sweep.py", "--helpfull").wait()
+    for name in command.Options.__dataclass_fields__:
+        assert f"--[no]{name}:" in running.out or f"--{name}:" in running.out
+
+
+def test_a_table_is_listed_without_running_anything(start, tmp_path):
+    argv = ["--table=wmt_lm1b", f"--folder={tmp_path}/sweep", "--dry_run", "--json"]
+    running = start("sweep.py", *argv).wait()
+    assert running.status == 0, running.err
+    found = json.loads(running.out)
+    assert len(found) == 27
+    by_config = {entry["config"]: entry for entry in found}
+    entry = by_config["configs/wmt_ende.py:random+vanilla,scale=paper"]
+    assert entry["parameters"] == pytest.approx(67.2e6, rel=0.001)  # the README's table
+    assert entry["flop"] == pytest.approx(13e12 * 300_000, rel=0.05)  # the config's run card
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_two_rows_from_training_to_scores(start, data_dir, tmp_path):
+    results = tmp_path / "results"
+    results.mkdir()
+    shutil.copy(ROOT / "results" / "paper.json", results)
+    folder = ["--folder", str(tmp_path / "sweep"), "--results", str(results)]
+    argv = [
+        *folder,
+        "--configs=lm1b",
+        "--variants=random,fixed_random",
+        "--scale=tiny",
+        f"--set=config.data.data_dir={data_dir}",
+        "--set=config.data.window=512",
+        "--set=config.train.num_steps=2",
+        "--set=config.train.log_every=1",
+    ]
+    running = start("sweep.py", *argv).wait(300)
+    assert running.status == 0, running.err
+    assert running.out.count("ppl/token") == 2 and running.out.endswith("\n2 done\n")
+    records = load(results / "runs.jsonl")
+    assert {(r.variant, r.step) for r in records} == {("random", 2), ("fixed_random", 2)}
+    one, other = Folder(tmp_path / "sweep").runs()
+    log = Folder(tmp_path / "sweep").log(one).read_text("utf-8")
+    assert "step 2/2" in log
+
+    # Nothing is done twice; what a change of mind adds is done.
+    running = start("sweep.py", *folder).wait()
+    assert running.status == 0 and "training" not in running.err
+    running = start("sweep.py", *folder, "--status", "--json").wait()
+    first, second = json.loads(running.out)
+    assert (first["name"], second["name"]) == (one.name, other.name)
+    assert (first["state"], first["step"], first["num_steps"]) == ("done", 2, 2)
+    assert [score["name"] for score in first["scores"]] == ["ppl/token", "ppl/word", "bits/byte"]
