@@ -36,7 +36,9 @@ flags.DEFINE_integer("process_id", None, "pod: number of this host (default: the
 flags.DEFINE_integer("num_processes", None, "pod: number of hosts (default: the cluster's)")
 flags.DEFINE_string("coordinator_address", "", "pod: HOST:PORT, where JAX cannot find it")
 flags.DEFINE_float("host_timeout", 600.0, "pod, slurm: seconds without a host's sign of life")
-flags.DEFINE_multi_string("slurm", [], "slurm: KEY=VALUE for submitit, as partition=gpu; repeatable")
+flags.DEFINE_multi_string(
+    "slurm", [], "slurm: KEY=VALUE for submitit, as partition=gpu; repeatable"
+)
 flags.DEFINE_multi_string("xpk", [], "xpk: its flags, as cluster=NAME,tpu-type=v5litepod-16")
 
 

@@ -26,11 +26,11 @@ def selected(*sets, **fields):
 def test_names_are_these_for_ever():
     """Run directories of old sweeps are found by them."""
     assert Run("wmt_ende", "random+vanilla;mix=sum", "small", 1).name == (
-        "wmt_ende-random+vanilla-sum-small-seed1-GOLDEN1"
+        "wmt_ende-random+vanilla-sum-small-seed1-242edc25"
     )
     overrides = {"train.num_steps": 4, "data.bucket_lengths": (16, 32), "data.data_dir": "a/b"}
     assert Run("lm1b", "dense", "tiny", 0, overrides).name == (
-        "lm1b-dense-tiny-seed0-bucket_lengths=_16_32_-num_steps=4-GOLDEN2"
+        "lm1b-dense-tiny-seed0-bucket_lengths=16_32-num_steps=4-d5f12635"
     )
 
 

@@ -30,7 +30,7 @@ def test_golden(tmp_path, monkeypatch):
     sweep = Sweep(folder, runs, lambda run, phase: [])
     first, second = xpk.commands(sweep, SETTINGS, ["--results=/data/results"])
     assert first == (
-        "xpk workload create --workload=wmt-ende-random-vanilla-paper-s-GOLDEN3 --cluster=pods "
+        "xpk workload create --workload=wmt-ende-random-vanilla-paper-s-b83a4c7d --cluster=pods "
         "--tpu-type=v5litepod-16 --docker-image=gcr.io/p/synth:1 --spot "
         f"--command='python sweep.py --launcher=pod --folder={folder.path} --configs=wmt_ende "
         "--variants=random+vanilla --scale=paper --seeds=0 --results=/data/results'"

@@ -68,9 +68,7 @@ def _split(text: str) -> list[str]:
     return parts
 
 
-def products(
-    assignments: Sequence[Assignment], config: Config
-) -> Iterator[dict[str, Any]]:
+def products(assignments: Sequence[Assignment], config: Config) -> Iterator[dict[str, Any]]:
     """All combinations of the values, as overrides of a named config: what it has is left out.
 
     Raises:
@@ -79,7 +77,9 @@ def products(
     for assignment in assignments:
         configuration.check_key(assignment.key, config)
     leaves = configuration.flatten(config)
-    choices = [[(a.key, _value(a.key, text, leaves[a.key])) for text in a.values] for a in assignments]
+    choices = [
+        [(a.key, _value(a.key, text, leaves[a.key])) for text in a.values] for a in assignments
+    ]
     for chosen in itertools.product(*choices):
         yield {key: value for key, value in chosen if value != leaves[key]}
 

@@ -114,7 +114,9 @@ def noted_signals() -> Iterator[list[int]]:
     }
     for number, passed in passed_on.items():
         if signal.getsignal(number) != signal.SIG_IGN:
-            before[number] = signal.signal(number, lambda *_, passed=passed: received.append(passed))
+            before[number] = signal.signal(
+                number, lambda *_, passed=passed: received.append(passed)
+            )
     try:
         yield received
     finally:

@@ -48,9 +48,9 @@ def _work(sweep: Sweep, jobs: int, lock: int, signals: list[int]) -> None:
                 with contextlib.suppress(_Taken):
                     working.append(_Working(sweep, waiting.pop(0), lock))
             for number in signals[passed_on:]:
+                passed_on += 1
                 for worker in working:
                     worker.child.stop(number)
-            passed_on = len(signals)
             working = [worker for worker in working if not worker.is_over(bool(signals))]
             time.sleep(_POLL)
     finally:

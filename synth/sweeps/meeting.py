@@ -3,8 +3,9 @@
 Host 0 decides and the others follow. A host that starts writes `hello-I.json` with a word of its
 own; host 0 writes `attempt.json` with a new id and the words it has seen; a host that finds its own
 word there answers with the id. So nobody obeys, or counts, what an earlier attempt left behind.
-Below ATTEMPT/ lie the decisions `N.json`, what the hosts report of them, `N-I.json`, and `stop-I.json`
-of one that was told to stop. Each host shows that it lives by rewriting `alive-I.json`.
+Below ATTEMPT/ lie the decisions `N.json`, what the hosts report of them, `N-I.json`, and
+`stop-I.json` of one that was told to stop. Each host shows that it lives by rewriting
+`alive-I.json`.
 """
 
 from __future__ import annotations

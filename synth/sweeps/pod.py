@@ -55,9 +55,7 @@ class Walk:
       child: the command that runs, or ran last.
     """
 
-    def __init__(
-        self, sweep: Sweep, hosts: Hosts, timeout: float, poll: float, signals: list[int]
-    ):
+    def __init__(self, sweep: Sweep, hosts: Hosts, timeout: float, poll: float, signals: list[int]):
         self._sweep, self._signals = sweep, signals
         self._meeting = Meeting(sweep.folder.path / "pod", hosts, timeout, poll)
         self._number = 0  # of the next decision
@@ -90,7 +88,9 @@ class Walk:
         runs = {run.name: run for run in self._sweep.runs}
         while "end" not in (decision := self._meeting.decision(self._number)):
             if not (run := runs.get(decision["run"])):
-                raise UserError(f"host 0 runs {decision['run']}: give it the same flags as this one")
+                raise UserError(
+                    f"host 0 runs {decision['run']}: give it the same flags as this one"
+                )
             log = self._sweep.folder.log(run)
             log = log.with_name(f"{run.name}.host{self._meeting.hosts.process_id}.log")
             self.child = Child(self._sweep.commands(run, decision["phase"]), log)
@@ -125,10 +125,9 @@ class Walk:
         while (outcome := child.poll()) is None:
             self._meeting.beat()
             for received in self._signals[passed_on:]:
+                passed_on, told = passed_on + 1, True
                 child.stop(received)
                 self._meeting.ask_to_stop()
-            told = told or bool(self._signals)
-            passed_on = len(self._signals)
             if not told and self._meeting.is_to_stop():
                 child.stop(signal.SIGTERM)
                 told = True

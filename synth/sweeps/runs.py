@@ -52,7 +52,7 @@ class Run:
         """A readable part and a hash of all that makes the run; the same wherever it is made."""
         parts = [self.task, self.row.replace(";mix=", "-"), self.scale, f"seed{self.seed}"]
         parts += [
-            f"{key.rpartition('.')[2]}={as_flag(value)}"
+            f"{key.rpartition('.')[2]}={as_flag(value).strip('(,)')}"
             for key, value in sorted(self.overrides.items())
             if "/" not in str(value)  # a path says little and is long
         ]

@@ -37,9 +37,7 @@ _GENERIC = (
 )
 
 
-def launch(
-    sweep: Sweep, settings: Sequence[str], timeout: float, cluster: str = "slurm"
-) -> int:
+def launch(sweep: Sweep, settings: Sequence[str], timeout: float, cluster: str = "slurm") -> int:
     """Submits a job for each run with something left to do and none in the queue.
 
     Args:
@@ -73,9 +71,7 @@ def launch(
                 executor.submit(Job(dataclasses.replace(sweep, runs=[run]), timeout))
                 for run in runs
             ]
-        sweep.folder.add_jobs(
-            {run.name: job.job_id for run, job in zip(runs, jobs, strict=True)}
-        )
+        sweep.folder.add_jobs({run.name: job.job_id for run, job in zip(runs, jobs, strict=True)})
         for run, job in zip(runs, jobs, strict=True):
             say(f"{run.name}: submitted as job {job.job_id}")
     return 0

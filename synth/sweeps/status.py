@@ -89,7 +89,9 @@ def table(found: Sequence[dict[str, Any]]) -> str:
     align = ["left", "left", "right", "right", "right", "left", "left"]
     counts = Counter(entry["state"] for entry in found)
     summary = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
-    grid = tabulate(rows, header, disable_numparse=True, colalign=align, maxcolwidths=[*[None] * 6, 60])
+    grid = tabulate(
+        rows, header, disable_numparse=True, colalign=align, maxcolwidths=[*[None] * 6, 60]
+    )
     return f"{grid}\n\n{summary}"
 
 
