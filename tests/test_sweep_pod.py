@@ -135,7 +135,8 @@ def test_a_host_that_is_told_to_stop_stops_all_and_a_later_start_goes_on(sweep, 
     walks[1].send_signal(signal.SIGTERM)
     assert [ends(walk)[0] for walk in walks] == [143, 143, 143]
     assert states(sweep) == ["waiting"] * 3
-    assert "stopped by SIGTERM" in sweep.folder.state(RANDOM).reason
+    assert sweep.folder.state(RANDOM).reason == "stopped; it goes on"
+    assert sweep.folder.log(RANDOM).read_text().endswith("saved\n")
     sweep.commands.tell(RANDOM, "train", "")
     # What the first attempt left in the folder is neither obeyed nor counted.
     walks = [start(host) for host in (1, 2)]

@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 import signal
-import time
+import subprocess
 
 import pytest
 from conftest import ROOT
@@ -80,21 +80,21 @@ def test_without_slurm_that_is_said(sweep):
 
 
 @pytest.mark.slurm
-def test_a_real_cluster_runs_requeues_and_finishes(sweep):
+def test_a_real_cluster_warns_requeues_and_finishes(sweep):
     sweep.commands.tell(RANDOM, "train", "linger")
     sweep.commands.tell(DENSE, "train", "fail")
-    settings = ["timeout_min=5", "signal_delay_s=30", "additional=none"][:2]
-    assert slurm.launch(sweep, settings, 60.0) == 0
-    until(lambda: states(sweep)[0] == "running", 120)
-    # Submitted again while it runs, it is left alone.
+    assert slurm.launch(sweep, ["timeout_min=5", "signal_delay_s=30"], 60.0) == 0
+    until(lambda: states(sweep) == ["running", "failed", "done"], 120)
     job = sweep.folder.jobs()[RANDOM.name]
     assert slurm.in_queue([job, "999999"]) == {job}
-    calls = len(sweep.commands.calls())
-    slurm.SlurmJob = submitit.SlurmJob(sweep.folder.path / "slurm" / "%j", job)
-    slurm.SlurmJob._interrupt(timeout=True)
-    until(lambda: "saved" in sweep.folder.log(RANDOM).read_text(), 120)
+    # Submitted again, what is in the queue is left alone.
+    slurm.launch(dataclasses.replace(sweep, runs=[RANDOM]), [], 60.0)
+    assert sweep.folder.jobs()[RANDOM.name] == job
+    # The warning before the time limit.
+    subprocess.run(["scancel", "--signal=USR2", job], check=True)
+    until(lambda: "saved" in sweep.folder.log(RANDOM).read_text(), 60)
     sweep.commands.tell(RANDOM, "train", "")
     until(lambda: states(sweep) == ["done", "failed", "done"], 300)
-    assert len(sweep.commands.calls()) > calls
-    until(lambda: not slurm.in_queue([job]), 120)
-    time.sleep(1)
+    trained = [call for call in sweep.commands.calls() if call[:2] == ("train", RANDOM.name)]
+    assert len(trained) == 2
+    until(lambda: not slurm.in_queue([job]), 60)

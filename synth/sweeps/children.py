@@ -24,10 +24,9 @@ class Outcome:
     line: str = ""
 
     @property
-    def stopped_by(self) -> str | None:
-        """The name of the signal that asked it to stop, if one did."""
-        number = self.status - 128
-        return signal.Signals(number).name if number in (signal.SIGINT, signal.SIGTERM) else None
+    def stopped(self) -> bool:
+        """Whether it was asked to stop, and did not fail."""
+        return self.status - 128 in (signal.SIGINT, signal.SIGTERM)
 
     @property
     def reason(self) -> str:
@@ -43,8 +42,8 @@ class Child:
     """A command that runs in a session of its own.
 
     The terminal's Ctrl-C does not reach it: it is told to stop once, by us, since a second signal
-    would keep train.py from saving. Slurm's warnings (SIGUSR1, SIGUSR2), which go to every process
-    of a job, are ignored, for they would end it at once.
+    would keep train.py from saving. Ours is SIGINT, since Slurm and systemd send SIGTERM to every
+    process themselves. Slurm's warnings (SIGUSR1, SIGUSR2) it ignores: they would end it at once.
     """
 
     def __init__(self, argv: Sequence[str], log: Path, keep: Sequence[int] = ()):
@@ -82,9 +81,13 @@ class Child:
             return None
         return Outcome(128 - status if status < 0 else status, self._last_line())
 
-    def stop(self, number: int) -> None:
-        """Sends it a signal, if it still runs."""
-        self._process.send_signal(number)
+    def stop(self) -> None:
+        """Tells it to save and leave; told twice, it leaves at once."""
+        self._process.send_signal(signal.SIGINT)
+
+    def kill(self) -> None:
+        """Ends it."""
+        self._process.kill()
 
     def wait(self) -> None:
         """Until it has ended."""
@@ -101,22 +104,12 @@ class Child:
 
 @contextlib.contextmanager
 def noted_signals() -> Iterator[list[int]]:
-    """Collects the signals that ask to stop, as those to pass on: a lost terminal is SIGTERM.
-
-    One that is ignored (nohup) stays so.
-    """
+    """Collects the signals that ask to stop; the loss of a terminal, too, unless under nohup."""
     received: list[int] = []
     before: dict[int, Any] = {}
-    passed_on = {
-        signal.SIGINT: signal.SIGINT,
-        signal.SIGTERM: signal.SIGTERM,
-        signal.SIGHUP: signal.SIGTERM,
-    }
-    for number, passed in passed_on.items():
-        if signal.getsignal(number) != signal.SIG_IGN:
-            before[number] = signal.signal(
-                number, lambda *_, passed=passed: received.append(passed)
-            )
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            before[number] = signal.signal(number, lambda number, _: received.append(number))
     try:
         yield received
     finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import signal
 import socket
 from collections.abc import Callable, Sequence
 
@@ -53,7 +52,7 @@ def start(sweep: Sweep, run: Run, phase: str, keep: Sequence[int]) -> Child:
     try:
         sweep.folder.set_state(run, dataclasses.replace(state, pid=child.pid))
     except OSError:
-        child.stop(signal.SIGTERM)
+        child.stop()
         child.wait()
         raise
     return child
@@ -73,8 +72,8 @@ def ended(before: State, outcome: Outcome) -> State:
     state = dataclasses.replace(before, status=outcome.status, ended=now(), reason="")
     if outcome.status == 0:
         return dataclasses.replace(state, state=TRAINED if state.phase == TRAIN else DONE)
-    if by := outcome.stopped_by:
+    if outcome.stopped:
         # Before it was to be scored it had been trained.
         stopped = WAITING if state.phase == TRAIN else TRAINED
-        return dataclasses.replace(state, state=stopped, reason=f"stopped by {by}; it goes on")
+        return dataclasses.replace(state, state=stopped, reason="stopped; it goes on")
     return dataclasses.replace(state, state=FAILED, reason=outcome.reason)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import time
 
 from synth.progress import say
@@ -47,10 +46,10 @@ def _work(sweep: Sweep, jobs: int, lock: int, signals: list[int]) -> None:
             while waiting and len(working) < jobs and not signals:
                 with contextlib.suppress(_Taken):
                     working.append(_Working(sweep, waiting.pop(0), lock))
-            for number in signals[passed_on:]:
+            for _ in signals[passed_on:]:
                 passed_on += 1
                 for worker in working:
-                    worker.child.stop(number)
+                    worker.child.stop()
             working = [worker for worker in working if not worker.is_over(bool(signals))]
             time.sleep(_POLL)
     finally:
@@ -95,6 +94,6 @@ class _Working:
 
     def abandon(self) -> None:
         """Stops the command and waits for it."""
-        self.child.stop(signal.SIGTERM)
+        self.child.stop()
         self.child.wait()
         self._stack.close()

@@ -104,7 +104,7 @@ class Walk:
         """Stops the command on all hosts, and waits until this one's has ended."""
         self._meeting.ask_to_stop()
         if self.child:
-            self.child.stop(signal.SIGTERM)
+            self.child.stop()
             self.child.wait()
 
     def _carry_out(self, run: Run, locks: Sequence[int]) -> None:
@@ -124,21 +124,21 @@ class Walk:
         passed_on, told, failed, ended = 0, False, None, None
         while (outcome := child.poll()) is None:
             self._meeting.beat()
-            for received in self._signals[passed_on:]:
+            for _ in self._signals[passed_on:]:
                 passed_on, told = passed_on + 1, True
-                child.stop(received)
+                child.stop()
                 self._meeting.ask_to_stop()
             if not told and self._meeting.is_to_stop():
-                child.stop(signal.SIGTERM)
+                child.stop()
                 told = True
             if failed is None and _has_failed(self._meeting.reports(number)):
                 failed = time.monotonic()
             # Its peers may notice by themselves, and say more than we could.
             if failed and not ended and time.monotonic() - failed > self._meeting.timeout:
-                child.stop(signal.SIGTERM)
+                child.stop()
                 ended = time.monotonic()
             if ended and time.monotonic() - ended > _KILL_AFTER:
-                child.stop(signal.SIGKILL)
+                child.kill()
             time.sleep(self._meeting.poll)
         return Report(outcome, ended_by_us=ended is not None)
 
@@ -153,7 +153,7 @@ class Walk:
 
 
 def _has_failed(reports: Mapping[int, Report]) -> bool:
-    return any(r.outcome.status and not r.outcome.stopped_by for r in reports.values())
+    return any(r.outcome.status and not r.outcome.stopped for r in reports.values())
 
 
 def together(reports: Mapping[int, Report]) -> Outcome:
@@ -162,7 +162,7 @@ def together(reports: Mapping[int, Report]) -> Outcome:
     A stop counts before a failure: when one host leaves, others may fail for want of it.
     """
     found = {host: r.outcome for host, r in sorted(reports.items()) if not r.ended_by_us}
-    stopped = [outcome for outcome in found.values() if outcome.stopped_by]
+    stopped = [outcome for outcome in found.values() if outcome.stopped]
     failed = [
         Outcome(o.status, f"host {host}: {o.line or 'nothing on standard error'}")
         for host, o in found.items()

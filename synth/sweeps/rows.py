@@ -94,22 +94,22 @@ def _table_rows(name: str, scale: str) -> list[tuple[str, str]]:
     """(task, row) of what can be run of a table; of tasks that fill one column, the first."""
     paper = json.loads(_PAPER.read_text(encoding="utf-8"))
     rows: dict[tuple[str, str], None] = {}
-    left_out: dict[str, None] = {}
+    left_out: dict[str, str] = {}  # model or task -> why
     for table in PAPER_PAGES[name][1]:
         for row in paper[table.rows]["rows"]:
             if not is_ours(row["variant"]):
-                left_out[f"{row['label']} is not implemented here"] = None
+                left_out[row["label"]] = "not implemented here"
                 continue
             named = row_names(row["variant"], table.mixes)[0]
             for family in table.families:
                 try:
                     _named_config(family.tasks[0], named, scale, 0)
                 except UserError as error:
-                    left_out[str(error)] = None
+                    left_out.setdefault(family.tasks[0], str(error))
                 else:
                     rows[family.tasks[0], named] = None
-    for reason in left_out:
-        say(f"left out: {reason}")
+    for name, reason in left_out.items():
+        say(f"left out: {name}: {reason}")
     return list(rows)
 
 

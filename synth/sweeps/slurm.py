@@ -129,7 +129,7 @@ class Job:
         # No signals of ours: submitit's own handlers are in place.
         self._walk = Walk(self._sweep, here, self._timeout, _POLL, [])
         status = self._walk.follow() if here.process_id else self._walk.lead()
-        if self._walk.child and (last := self._walk.child.poll()) and last.stopped_by:
+        if self._walk.child and (last := self._walk.child.poll()) and last.stopped:
             # By Slurm, which ends a job that it preempts in its own time: one that had left before
             # would count as finished, and not be queued again.
             time.sleep(_LAST_WORD)
