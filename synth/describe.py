@@ -49,16 +49,19 @@ def describe(config: Config) -> dict[str, Any]:
     }
 
 
-def training_cost(config: Config) -> tuple[int, int]:
-    """(trained parameters, operations of the whole training).
+def trained_parameters(config: Config) -> int:
+    """Number of trained parameters; takes a moment, for the model is laid out."""
+    _, params, _ = abstract_model(config, tasks.get_task(config.data.task), config.data.vocab_size)
+    return sum(_parameters(params).values())
 
-    Operations are counted as in `describe`, with every token of every batch a target token: what is
-    really needed is less.
+
+def training_operations(config: Config) -> int:
+    """Operations of the whole training, counted as in `describe`.
+
+    Every token of every batch counts as a target token: what is really needed is less.
     """
-    task = tasks.get_task(config.data.task)
-    _, params, _ = abstract_model(config, task, config.data.vocab_size)
-    tokens = config.data.batch_tokens * config.train.num_steps
-    return sum(_parameters(params).values()), 3 * sum(operations(config, task).values()) * tokens
+    forward = sum(operations(config, tasks.get_task(config.data.task)).values())
+    return 3 * forward * config.data.batch_tokens * config.train.num_steps
 
 
 def _parameters(state: nnx.State) -> dict[str, int]:

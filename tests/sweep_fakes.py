@@ -11,35 +11,7 @@ from synth.sweeps.execution import Sweep
 from synth.sweeps.folder import Folder
 from synth.sweeps.runs import Run
 
-# Notes that it was called, then: fail, die, linger until told to stop or to go, or succeed.
-_CHILD = """
-import os, pathlib, signal, sys, time
-control, phase, workdir, host = sys.argv[1:]
-control, workdir = pathlib.Path(control), pathlib.Path(workdir)
-with open(control / "calls", "a") as file:
-    file.write(f"{phase} {workdir.name} {host}\\n")
-workdir.mkdir(parents=True, exist_ok=True)
-(workdir / "run.json").touch()
-print("figures")
-def how():
-    for name in (f"{phase}-{workdir.name}-{host}", f"{phase}-{workdir.name}"):
-        if (control / name).exists():
-            return (control / name).read_text()
-    return ""
-def leave(number, frame):
-    print("saved", file=sys.stderr)
-    sys.exit(128 + number)
-for number in (signal.SIGINT, signal.SIGTERM):
-    signal.signal(number, leave)
-while how() == "linger":
-    time.sleep(0.02)
-print("step 3/3", file=sys.stderr)
-if how() == "fail":
-    print(f"{phase}.py: no disk", file=sys.stderr)
-    sys.exit(2)
-if how() == "die":
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
+_CHILD = Path(__file__).with_name("sweep_child.py")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +24,7 @@ class FakeCommands:
 
     def __call__(self, run: Run, phase: str) -> list[str]:
         where = [str(self.control), phase, str(self.folder / run.name), str(self.host)]
-        return [sys.executable, "-S", "-c", _CHILD, *where]
+        return [sys.executable, "-S", str(_CHILD), *where]
 
     def tell(self, run: Run, phase: str, how: str, host: int | None = None) -> None:
         """What the run's command is to do."""

@@ -138,7 +138,11 @@ def test_a_table_is_its_rows_that_can_be_run(table, scale, count, tasks, capsys)
         ([], {"configs": ["agnews"]}, "no embedded text"),
         (["train.num_steps=3"], {}, "must be config.KEY=VALUE"),
         (["config.train.num_steps"], {}, "must be config.KEY=VALUE"),
-        (["config.train.steps=3"], {}, "no key 'train.steps'; known in train: train.num_steps"),
+        (
+            ["config.train.steps=3"],
+            {},
+            "no key 'train.steps'; known in train: train.accumulate_steps, ",
+        ),
         (["config.train.num_steps=3,x"], {}, "num_steps=x must be of type int, as 20"),
         (["config.train.num_steps=3.5"], {}, "num_steps=3.5 must be of type int, as 20"),
         (["config.optimizer.b1=x"], {}, "b1=x must be of type float, as 0.9"),

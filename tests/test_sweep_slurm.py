@@ -1,6 +1,7 @@
 """Sweeps as jobs of Slurm: through submitit's stand-in for a cluster, and on a real one."""
 
 import dataclasses
+import json
 import os
 import re
 import shutil
@@ -26,8 +27,23 @@ def in_root(monkeypatch):
 
 
 @pytest.fixture
-def sweep(tmp_path):
-    return fake_sweep(tmp_path)
+def sweep(tmp_path, monkeypatch):
+    """A sweep whose jobs, if submitit runs them here, end with the test."""
+    controllers = []
+
+    def start_controller(**arguments):
+        controllers.append(start(**arguments))
+        return controllers[-1]
+
+    start = submitit.local.local.start_controller
+    monkeypatch.setattr(submitit.local.local, "start_controller", start_controller)
+    yield fake_sweep(tmp_path)
+    for controller in controllers:
+        try:
+            controller.wait(20)
+        except subprocess.TimeoutExpired:
+            controller.kill()
+            controller.wait()
 
 
 def test_jobs_train_and_score_and_note_the_states(sweep):
@@ -44,15 +60,16 @@ def test_jobs_train_and_score_and_note_the_states(sweep):
     assert [name for name, job in sweep.folder.jobs().items() if job != jobs[name]] == [DENSE.name]
 
 
-def test_a_job_that_is_about_to_end_saves_and_is_queued_again(sweep, tmp_path):
+def test_a_job_that_is_about_to_end_saves_and_is_queued_again(sweep):
     sweep = dataclasses.replace(sweep, runs=[RANDOM])
     sweep.commands.tell(RANDOM, "train", "linger")
     slurm.launch(sweep, ["timeout_min=2"], 20.0, cluster="local")
     until(lambda: states(sweep) == ["running"], 60)
     until(lambda: len(sweep.commands.calls()) == 1)
-    (job,) = sweep.folder.jobs().values()
-    # submitit's controller passes its signal on to the job, as Slurm does.
-    os.kill(int(job), signal.SIGUSR2)
+    # The warning before the time limit, as Slurm sends it to all processes of a job.
+    holder = json.loads((sweep.folder.path / "state" / f"{RANDOM.name}.lock").read_text())
+    for pid in (holder["pid"], sweep.folder.state(RANDOM).pid):
+        os.kill(pid, signal.SIGUSR2)
     until(lambda: "saved" in sweep.folder.log(RANDOM).read_text(), 60)
     sweep.commands.tell(RANDOM, "train", "")
     until(lambda: states(sweep) == ["done"], 60)

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-import dataclasses
+import json
 import shlex
 from typing import Any
 
 from synth.sweeps.execution import Sweep
-from synth.sweeps.runs import EVAL, TRAIN, Commands, Run
+from synth.sweeps.runs import EVAL, TRAIN, Commands
 
 
 def entries(sweep: Sweep, commands: Commands, flops_per_second: float | None) -> list[dict]:
     """An entry for each run, JSON-able."""
-    costs: dict[str, tuple[int, int]] = {}
+    from synth import describe  # brings JAX's libraries
+
+    sizes: dict[str, int] = {}
     found = []
     for run in sweep.runs:
-        seedless = dataclasses.replace(run, seed=0).name  # what a run costs does not depend on it
-        if seedless not in costs:
-            costs[seedless] = _cost(run)
-        parameters, flop = costs[seedless]
+        config = run.config()
+        # Runs of one model, of other seeds or learning rates, are laid out once.
+        model = json.dumps([run.task, config.model.to_dict(), config.data.vocab_size])
+        if model not in sizes:
+            sizes[model] = describe.trained_parameters(config)
+        flop = describe.training_operations(config)
         state = sweep.folder.state(run)
         phases = (TRAIN, EVAL) if sweep.evaluate else (TRAIN,)
         seconds = {"seconds": flop / flops_per_second} if flops_per_second else {}
@@ -28,19 +32,13 @@ def entries(sweep: Sweep, commands: Commands, flops_per_second: float | None) ->
             "overrides": dict(run.overrides),
             "workdir": str(sweep.folder.workdir(run)),
             "commands": [shlex.join(commands.shown(run, phase)) for phase in phases],
-            "parameters": parameters,
+            "parameters": sizes[model],
             "flop": flop,
             "state": state.state,
             "reason": state.reason,
         }
         found.append(entry | seconds)
     return found
-
-
-def _cost(run: Run) -> tuple[int, int]:
-    from synth import describe  # brings JAX's libraries
-
-    return describe.training_cost(run.config())
 
 
 def table(found: list[dict[str, Any]]) -> str:

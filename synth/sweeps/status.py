@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from synth.results import load
 from synth.results.small_tables import ANY, TASKS
-from synth.results.store import Record
+from synth.results.store import Record, load_lines
 from synth.rundir import RunDir
 from synth.sweeps.clock import duration
 from synth.sweeps.folder import Folder
@@ -26,7 +25,7 @@ _CLEAR = "\x1b[H\x1b[2J"
 
 def entries(folder: Folder, runs: Sequence[Run], results: Path) -> list[dict[str, Any]]:
     """An entry for each run, JSON-able: its state, progress and scores."""
-    records = load(results / "runs.jsonl")
+    records = [record for _, record in load_lines(results / "runs.jsonl")]
     jobs = folder.jobs()
     found = []
     for run in runs:
