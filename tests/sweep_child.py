@@ -9,8 +9,8 @@ import signal
 import sys
 import time
 
-control, phase, workdir, host = sys.argv[1:]
-control, workdir = pathlib.Path(control), pathlib.Path(workdir)
+phase, host = sys.argv[1:3]
+control, workdir = map(pathlib.Path, sys.argv[3:])
 
 
 def how():

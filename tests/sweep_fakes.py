@@ -23,8 +23,8 @@ class FakeCommands:
     host: int = 0
 
     def __call__(self, run: Run, phase: str) -> list[str]:
-        where = [str(self.control), phase, str(self.folder / run.name), str(self.host)]
-        return [sys.executable, "-S", str(_CHILD), *where]
+        what = [phase, str(self.host), str(self.control), str(self.folder / run.name)]
+        return [sys.executable, "-S", str(_CHILD), *what]
 
     def tell(self, run: Run, phase: str, how: str, host: int | None = None) -> None:
         """What the run's command is to do."""

@@ -212,9 +212,10 @@ def test_a_lock_of_another_machine_counts_while_it_shows_life(tmp_path, monkeypa
 
     def live():
         nonlocal beats
-        while not over.wait(0.02):
-            beats += 1
-            path.write_text(f'{left}, "beats": {beats}}}')
+        with path.open("r+b", buffering=0) as file:
+            while not over.wait(0.02):
+                beats += 1
+                os.pwrite(file.fileno(), f'{left}, "beats": {beats}}}'.encode(), 0)
 
     other = threading.Thread(target=live)
     other.start()

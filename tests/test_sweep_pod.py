@@ -95,17 +95,17 @@ def test_three_hosts_start_each_command_together(sweep, start):
 def test_a_failure_on_one_host_ends_the_command_on_all_and_the_next_run_begins(sweep, start):
     sweep.commands.tell(RANDOM, "train", "linger")  # as if they waited for their peer for ever
     sweep.commands.tell(RANDOM, "train", "fail", host=1)
-    walks = [start(host, timeout=1.0) for host in range(3)]
+    walks = [start(host, timeout=3.0) for host in range(3)]
     assert [ends(walk)[0] for walk in walks] == [1, 1, 1]
     assert states(sweep) == ["failed", "done", "done"]
     assert sweep.folder.state(RANDOM).reason == "host 1: train.py: no disk"
 
 
 def test_a_host_that_does_not_come_is_named_to_all(sweep, start):
-    walks = [start(host, timeout=1.0) for host in (0, 1)]
+    walks = [start(1), start(0, timeout=3.0)]
     for status, told in map(ends, walks):
         assert status == 2
-        assert "no sign of life from host 2 for 1 s (this is host 0 of 3): start the same" in told
+        assert "no sign of life from host 2 for 3 s (this is host 0 of 3): start the same" in told
         assert "--host_timeout=SECONDS" in told
     assert sweep.commands.calls() == []
 
@@ -118,13 +118,13 @@ def test_without_host_0_the_others_give_up(start):
 
 def test_a_host_that_dies_on_the_way_is_named(sweep, start):
     sweep.commands.tell(RANDOM, "train", "linger")
-    walks = [start(host, timeout=1.0) for host in range(3)]
+    walks = [start(1), start(0, timeout=3.0), start(2)]
     until(lambda: len(sweep.commands.calls()) == 3)
     walks[2].kill()
     sweep.commands.tell(RANDOM, "train", "")
     for status, told in map(ends, walks[:2]):
         assert status == 2
-        assert "no sign of life from host 2 for 1 s" in told
+        assert "no sign of life from host 2 for 3 s" in told
     assert states(sweep) == ["waiting"] * 3  # of host 0's lock nothing is left
 
 
@@ -149,7 +149,7 @@ def test_a_host_that_is_told_to_stop_stops_all_and_a_later_start_goes_on(sweep, 
 
 
 def test_a_host_with_other_flags_says_so(start):
-    walks = [start(host, timeout=1.0, runs=1 if host == 2 else 3) for host in range(3)]
+    walks = [start(0, timeout=3.0), start(1), start(2, runs=1)]
     status, told = ends(walks[2])
     assert status == 2
     assert f"host 0 runs {DENSE.name}: give it the same flags as this one" in told
@@ -214,5 +214,6 @@ def test_hosts_of_two_jobs_meet_apart():
     ],
 )
 def test_hosts_that_cannot_be_are_refused(flags, environment, told):
+    process_id, num_processes = flags
     with pytest.raises(UserError, match=re.escape(told)):
-        hosts.find(*flags, "", environment)
+        hosts.find(process_id, num_processes, "", environment)

@@ -30,12 +30,13 @@ def entries(folder: Folder, runs: Sequence[Run], results: Path) -> list[dict[str
     found = []
     for run in runs:
         workdir = RunDir(folder.workdir(run))
-        entry = {"name": run.name, "job": jobs.get(run.name, "")}
+        num_steps = run.config().train.num_steps
+        entry: dict[str, Any] = {"name": run.name, "job": jobs.get(run.name, "")}
         entry |= dataclasses.asdict(folder.state(run))
-        entry |= {"step": None, "num_steps": run.config().train.num_steps}
+        entry |= {"step": None, "num_steps": num_steps}
         entry |= {"steps_per_second": None, "seconds_left": None, "scores": []}
         if (workdir.path / "run.json").exists():
-            entry |= _progress(workdir, entry["num_steps"])
+            entry |= _progress(workdir, num_steps)
             entry["scores"] = _scores(workdir, run, records)
         found.append(entry)
     return found
