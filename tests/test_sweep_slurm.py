@@ -115,3 +115,13 @@ def test_a_real_cluster_warns_requeues_and_finishes(sweep):
     trained = [call for call in sweep.commands.calls() if call[:2] == ("train", RANDOM.name)]
     assert len(trained) == 2
     until(lambda: not slurm.in_queue([job]), 60)
+
+
+@pytest.mark.slurm
+def test_the_tasks_of_a_job_walk_together(sweep):
+    sweep = dataclasses.replace(sweep, runs=[RANDOM])
+    settings = ["timeout_min=5", "tasks_per_node=2"]
+    assert slurm.launch(sweep, settings, 60.0) == 0
+    until(lambda: states(sweep) == ["done"], 120)
+    assert [call[0] for call in sweep.commands.calls()] == ["train", "train", "eval", "eval"]
+    assert list((sweep.folder.path / "logs").glob("*.host1.log"))
