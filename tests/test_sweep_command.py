@@ -58,35 +58,33 @@ def test_runs_are_listed_without_running_anything(start, tmp_path):
 
 
 @pytest.mark.slow
-def test_two_rows_from_training_to_scores(start, data_dir, tmp_path):
+def test_real_rows_are_trained_and_scored(start, data_dir, tmp_path):
     results = tmp_path / "results"
     results.mkdir()
     shutil.copy(ROOT / "results" / "paper.json", results)
     folder = ["--folder", str(tmp_path / "sweep"), "--results", str(results)]
-    argv = [
-        *folder,
-        "--configs=lm1b",
-        "--variants=random,fixed_random",
+    small = [
         "--scale=tiny",
         f"--set=config.data.data_dir={data_dir}",
         "--set=config.data.window=512",
         "--set=config.train.num_steps=2",
         "--set=config.train.log_every=1",
     ]
-    running = start("sweep.py", *argv).wait(300)
+    running = start("sweep.py", *folder, "--configs=lm1b", "--variants=random", *small).wait(300)
     assert running.status == 0, running.err
-    assert running.out.count("ppl/token") == 2 and running.out.endswith("\n2 done\n")
+    assert running.out.count("ppl/token") == 1 and running.out.endswith("\n1 done\n")
     records = load(results / "runs.jsonl")
-    assert {(r.variant, r.step) for r in records} == {("random", 2), ("fixed_random", 2)}
-    one, other = Folder(tmp_path / "sweep").runs()
-    log = Folder(tmp_path / "sweep").log(one).read_text("utf-8")
-    assert "step 2/2" in log
+    assert {(r.variant, r.step) for r in records} == {("random", 2)}
+    (run,) = Folder(tmp_path / "sweep").runs()
+    assert "step 2/2" in Folder(tmp_path / "sweep").log(run).read_text("utf-8")
 
-    # Nothing is done twice; what a change of mind adds is done.
-    running = start("sweep.py", *folder).wait()
-    assert running.status == 0 and "training" not in running.err
+    # What is done is not done again; another row is.
+    both = ["--configs=lm1b", "--variants=random,fixed_random", "--noeval", *small]
+    running = start("sweep.py", *folder, *both).wait(300)
+    assert running.status == 0, running.err
+    assert running.err.count("training") == 1 and "[2/2] lm1b-fixed_random" in running.err
     running = start("sweep.py", *folder, "--status", "--json").wait()
     first, second = json.loads(running.out)
-    assert (first["name"], second["name"]) == (one.name, other.name)
-    assert (first["state"], first["step"], first["num_steps"]) == ("done", 2, 2)
+    assert (first["state"], second["state"]) == ("done", "trained")
+    assert (second["step"], second["num_steps"], second["scores"]) == (2, 2, [])
     assert [score["name"] for score in first["scores"]] == ["ppl/token", "ppl/word", "bits/byte"]
