@@ -96,4 +96,4 @@ def _trained_row():
 
 
 if __name__ == "__main__":
-    cli.run(main, CONFIG)
+    cli.run(main, CONFIG, joins=True)

@@ -47,4 +47,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    cli.run(main, CONFIG)
+    cli.run(main, CONFIG, joins=True)

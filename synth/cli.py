@@ -22,6 +22,7 @@ _CACHE = flags.DEFINE_string(
     "where compiled programs are kept between runs; '' keeps none",
 )
 # Where a run has several processes; synth/distributed.py.
+PEER_FLAGS = ("coordinator_address", "num_processes", "process_id")
 _COORDINATOR = flags.DEFINE_string(
     "coordinator_address", None, "HOST:PORT of process 0, where no cluster is found"
 )
@@ -33,8 +34,13 @@ _HEARTBEAT = flags.DEFINE_integer(
 )
 
 
-def run(main: Callable[[], int | None], config: Flag | None = None) -> None:
+def run(main: Callable[[], int | None], config: Flag | None = None, *, joins: bool = False) -> None:
     """Parses the command line, runs `main` and exits with its status.
+
+    Args:
+      main: returns the status, or None for 0.
+      config: the flag of the config, if there is one.
+      joins: makes one program of the processes that were started with the same command.
 
     A user's mistake (`UserError`, `DataError`, a wrong flag) is one line on standard error and
     status 2, as is the loss of another process; an interrupt before anything was begun is status
@@ -43,6 +49,8 @@ def run(main: Callable[[], int | None], config: Flag | None = None) -> None:
     try:
         _parse(sys.argv, config)
         _set_up()
+        if joins:
+            _join()
         sys.exit(main() or 0)
     except (UserError, DataError, flags.Error) as error:
         _fail(str(error))
@@ -90,6 +98,12 @@ def _set_up() -> None:
     if _simulates_devices():
         # A precaution: two programs at once that both wait for all devices could block each other.
         jax.config.update("jax_cpu_enable_async_dispatch", False)
+    if _CACHE.value:
+        jax.config.update("jax_compilation_cache_dir", os.path.expanduser(_CACHE.value))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+
+
+def _join() -> None:
     from synth import distributed
 
     distributed.start(
@@ -99,9 +113,6 @@ def _set_up() -> None:
         timeout=_JOIN.value,
         heartbeat_timeout=_HEARTBEAT.value,
     )
-    if _CACHE.value:
-        jax.config.update("jax_compilation_cache_dir", os.path.expanduser(_CACHE.value))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
 
 
 def _joined() -> bool:
@@ -115,6 +126,19 @@ def _simulates_devices() -> bool:
 
 def command() -> str:
     """The command line this process was started with, to be repeated; the same in all processes."""
-    own = tuple(f"--{flag}" for flag in ("coordinator_address", "num_processes", "process_id"))
+    own = tuple(f"--{flag}" for flag in PEER_FLAGS)
     arguments = [argument for argument in sys.argv[1:] if not argument.startswith(own)]
     return shlex.join(["python", os.path.basename(sys.argv[0]), *arguments])
+
+
+def given_flags() -> list[str]:
+    """Of the flags that all entry points share, those of this command line, to be passed on.
+
+    Without those that tell a process which one it is.
+    """
+    shared = flags.FLAGS.flags_by_module_dict()[__name__]
+    return [
+        f"--{flag.name}={flag.value}"
+        for flag in shared
+        if flag.present and flag.name not in PEER_FLAGS
+    ]

@@ -84,7 +84,7 @@ class Flag:
         self._named = canonical(load(self.name))
         for arg in rest:
             if arg.startswith("--config."):
-                _check_key(arg, self._named)
+                check_key(arg.removeprefix("--config.").partition("=")[0], self._named)
         self._holder = config_flags.DEFINE_config_dict("config", load(self.name), sys_argv=rest)
         return rest
 
@@ -119,8 +119,8 @@ def _take_config(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     return rest, names
 
 
-def _check_key(arg: str, config: Config) -> None:
-    key = arg.removeprefix("--config.").partition("=")[0]
+def check_key(key: str, config: Config) -> None:
+    """Raises UserError, with the keys near it, unless a dotted key is a leaf of the config."""
     leaves = flatten(config)
     if key in leaves:
         return

@@ -49,6 +49,21 @@ def describe(config: Config) -> dict[str, Any]:
     }
 
 
+def trained_parameters(config: Config) -> int:
+    """Number of trained parameters; takes a moment, for the model is laid out."""
+    _, params, _ = abstract_model(config, tasks.get_task(config.data.task), config.data.vocab_size)
+    return sum(_parameters(params).values())
+
+
+def training_operations(config: Config) -> int:
+    """Operations of the whole training, counted as in `describe`.
+
+    Every token of every batch counts as a target token: what is really needed is less.
+    """
+    forward = sum(operations(config, tasks.get_task(config.data.task)).values())
+    return 3 * forward * config.data.batch_tokens * config.train.num_steps
+
+
 def _parameters(state: nnx.State) -> dict[str, int]:
     """Number of elements per part: the sub-layer's name, over all layers of all stacks."""
     parts: dict[str, int] = {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import hashlib
 import importlib.metadata
-import json
 import platform
 import subprocess
 from pathlib import Path
@@ -44,7 +43,7 @@ def make_records(run: RunDir, scored: Scored, eval_command: str) -> list[Record]
     return _records(
         info.config,
         scored,
-        run=config_hash(info),
+        run=info.config_hash,
         overrides=recorded_overrides(info, scored.step),
         params=scored.params,
         versions=versions() | {"vocabulary": Tokenizer.load(run.vocabulary).hash},
@@ -119,12 +118,6 @@ def recorded_overrides(info: RunInfo, step: int) -> dict[str, Any]:
     if step != info.config.train.num_steps:
         overrides["train.num_steps"] = step
     return overrides
-
-
-def config_hash(info: RunInfo) -> str:
-    """Twelve hex digits that differ between runs of different configs."""
-    text = json.dumps(info.config.to_dict(), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def versions() -> dict[str, str]:

@@ -13,6 +13,7 @@ eval/              hypotheses and scores (`evaluation.py`)
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -47,6 +48,12 @@ class RunInfo:
     overrides: dict[str, Any]
     config: Config
     command: str
+
+    @property
+    def config_hash(self) -> str:
+        """Twelve hex digits that differ between runs of different configs."""
+        text = json.dumps(self.config.to_dict(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 class RunDir:

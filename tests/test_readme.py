@@ -32,10 +32,11 @@ SCORE = [c for c in COMMANDS if " eval.py" in c]
 WRITE = [c for c in COMMANDS if "generate.py" in c]
 SHOW = [c for c in COMMANDS if "-m data.show" in c]
 PREPARE = [c for c in COMMANDS if "-m data.prepare" in c]
+SWEEP = [c for c in COMMANDS if " sweep.py" in c]
 
 
 def test_every_command_is_tested():
-    tested = {*SMALL, *PAPER, *DESCRIBE, *SCORE, *WRITE, *SHOW, *PREPARE}
+    tested = {*SMALL, *PAPER, *DESCRIBE, *SCORE, *WRITE, *SHOW, *PREPARE, *SWEEP}
     assert sorted(tested) == sorted(set(COMMANDS))
 
 
@@ -130,6 +131,17 @@ def test_describe_commands_run(start, command):
     running = start("train.py", *shlex.split(command)[2:]).wait()
     assert running.status == 0, running.err
     assert "decoder" in running.out
+
+
+@pytest.mark.parametrize("command", SWEEP)
+def test_sweep_commands_list_their_runs(start, runs, command):
+    status = "--status" in command
+    running = start("sweep.py", *moved(command, runs), *([] if status else ["--dry_run"])).wait()
+    if status:  # of a sweep that there is not here
+        assert running.status == 2 and "holds no sweep" in running.err
+    else:
+        assert running.status == 0, running.err
+        assert "python train.py --config=" in running.out
 
 
 def test_scoring_commands_have_known_flags(start, runs):

@@ -64,7 +64,7 @@ def test_the_hash_of_the_test_set_is_of_its_raw_text(trained_lm, scored_lm, data
 
 def test_runs_of_different_configs_have_different_hashes(tiny):
     hashes = [
-        records.config_hash(tiny("lm1b:random", changes))
+        tiny("lm1b:random", changes).config_hash
         for changes in ({}, {"seed": 1}, {"optimizer.eps": 1e-8}, {})
     ]
     assert hashes[0] == hashes[3]

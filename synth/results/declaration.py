@@ -110,7 +110,7 @@ class PaperTable:
                     paper=row,
                     baseline=baseline,
                     marks={key: self._mark(table, row, key) for key in table["columns"]},
-                    repeated=beside and _is_ours(row["variant"]),
+                    repeated=beside and is_ours(row["variant"]),
                     ours=runs_of_row,
                     our_baseline=Runs(vanilla, vanilla),
                     anchor=f"{self.name}-{number}",
@@ -185,7 +185,7 @@ class PaperTable:
         same = [row for row in rows if row.paper["variant"] == rows[0].baseline["variant"]]
         beside = f"Our vanilla runs stand beside “{self.beside}”, not beside other rows of that "
         notes = [f"{f'{beside}variant; ' if len(same) > 1 else ''}`{NONE}`: no figure."]
-        other = [row.paper["label"] for row in rows if not _is_ours(row.paper["variant"])]
+        other = [row.paper["label"] for row in rows if not is_ours(row.paper["variant"])]
         if other:
             notes.append(f"Models that are not implemented here: {', '.join(other)}.")
         marks = sorted({mark for row in rows for mark in row.marks.values() if mark})
@@ -196,5 +196,6 @@ class PaperTable:
         return notes
 
 
-def _is_ours(variant: str) -> bool:
+def is_ours(variant: str) -> bool:
+    """Whether a row of the paper is of functions that are implemented here."""
     return all(name in VARIANTS for name in variant.partition(";")[0].split("+"))
