@@ -63,39 +63,36 @@ def test_every_mesh_takes_the_same_steps(tiny, plain, mesh):
 
 
 # With the row above, every variant.
-@pytest.mark.parametrize("row", ["vanilla+factorized_random", "fixed_random+factorized_dense"])
-def test_every_variant_takes_the_same_steps_on_every_mesh(tiny, row):
+OTHERS = "vanilla+fixed_random+factorized_random+factorized_dense"
+
+
+def test_every_variant_takes_the_same_steps_on_every_mesh(tiny):
     found = {}
     for mesh in ((8, 1, 1), (2, 2, 2)):
         changes = NO_DROPOUT | SMOOTH_ADAM | mesh_of(*mesh) | {"train.log_every": 1}
-        found[mesh] = run_steps(make_experiment(tiny(f"lm1b:{row}", changes).config))
+        found[mesh] = run_steps(make_experiment(tiny(f"lm1b:{OTHERS}", changes).config))
     (first, last, losses), (first_8, last_8, losses_8) = found[2, 2, 2], found[8, 1, 1]
     jax.tree.map(np.testing.assert_array_equal, first, first_8)
     np.testing.assert_allclose(losses, losses_8, rtol=1e-5)
     assert_close(last, last_8, 2e-5)
 
 
-@pytest.mark.parametrize(
-    "row", [ROW.partition(":")[2], "vanilla+factorized_random", "fixed_random+factorized_dense"]
-)
-def test_outputs_and_likelihoods_do_not_depend_on_the_mesh(tiny, row):
+@pytest.mark.slow
+def test_outputs_and_likelihoods_do_not_depend_on_the_mesh(tiny):
     found = []
     (batch,) = some_batches(1, 8, "seq2seq")
-    for mesh in ((8, 1, 1), (1, 4, 2), (4, 1, 2)):
-        experiment = make_experiment(tiny(f"wmt_ende:{row}", mesh_of(*mesh)).config)
+    for mesh in ((8, 1, 1), (2, 2, 2)):
+        changes = mesh_of(*mesh)
+        experiment = make_experiment(tiny(f"wmt_ende:random+dense+{OTHERS}", changes).config)
         state, arrays = experiment.init_state(), to_devices(batch, experiment.mesh)
         nll_B = make_nll_step(experiment)(state.params, state.fixed, arrays)
-        outputs = []
-        for beam in (1, 2):
-            decode_batch = make_decoder(experiment, Search(beam=beam, alpha=0.6, extra_length=4))
-            inputs = {"inputs": arrays["inputs"]}
-            outputs.append(np.asarray(decode_batch(state.params, state.fixed, inputs)))
-        found.append((np.asarray(nll_B), *outputs))
-    for nll_B, *outputs in found[1:]:
-        np.testing.assert_allclose(nll_B, found[0][0], rtol=1e-5)
-        for tokens_BT, expected_BT in zip(outputs, found[0][1:], strict=True):
-            np.testing.assert_array_equal(tokens_BT, expected_BT)
-    assert len(np.unique(found[0][1])) > 3  # outputs that say something
+        decode_batch = make_decoder(experiment, Search(beam=2, alpha=0.6, extra_length=4))
+        outputs_BT = decode_batch(state.params, state.fixed, {"inputs": arrays["inputs"]})
+        found.append((np.asarray(nll_B), np.asarray(outputs_BT)))
+    (nll_B, outputs_BT), (expected_B, expected_BT) = found
+    np.testing.assert_allclose(nll_B, expected_B, rtol=1e-5)
+    np.testing.assert_array_equal(outputs_BT, expected_BT)
+    assert len(np.unique(outputs_BT)) > 1
 
 
 def _pairs(one, other):
