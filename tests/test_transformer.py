@@ -190,3 +190,27 @@ def test_sinusoids():
 def test_impossible_models(change, message):
     with pytest.raises(ValueError, match=message):
         small_model("seq2seq", "random", **change)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "classification"])
+@pytest.mark.parametrize("variant", ["random", "dense+vanilla"])
+def test_blocks_that_are_computed_again_give_the_same(variant, kind):
+    """Values and gradients, with dropout, and less memory than blocks that are kept."""
+    labels = dict(num_labels=3) if kind == "classification" else {}
+    key, found, temporaries = jax.random.key(1), [], []
+    for remat in (False, True):
+        model = small_model(
+            kind, variant, num_layers=6, residual_dropout=0.1, remat=remat, **labels
+        )
+        graphdef, params, fixed = nnx.split(model, nnx.Param, ...)
+
+        def loss(params, graphdef=graphdef, fixed=fixed):
+            logits_BLV = nnx.merge(graphdef, params, fixed)(BATCH, key)
+            return jnp.sum(jnp.sin(logits_BLV))
+
+        compiled = jax.jit(jax.value_and_grad(loss)).lower(params).compile()
+        temporaries.append(compiled.memory_analysis().temp_size_in_bytes)
+        found.append(jax.tree.leaves(compiled(params)))
+    for kept, again in zip(*found, strict=True):
+        np.testing.assert_allclose(again, kept, rtol=1e-5, atol=1e-6)
+    assert temporaries[1] < 0.8 * temporaries[0]
