@@ -34,6 +34,7 @@ _NO_OVERRIDE = (
     "sharding.",
     "seed",
     "model.remat",
+    "model.scan",
     "model.attention.variant",
     "model.attention.mix",
 )
