@@ -121,8 +121,6 @@ def transformer_base(row: Row, *, task: str, dataset: str) -> Config:
                 # The backward pass computes each block again instead of keeping what is inside it:
                 # the same numbers, less memory, a third more operations.
                 remat=False,
-                # The blocks of a stack as one in a loop: the same numbers, far less to compile.
-                scan=False,
             ),
             optimizer=dict(learning_rate=2.0, warmup_steps=8000, b1=0.9, b2=0.997, eps=1e-9),
             train=dict(

@@ -83,7 +83,6 @@ def report(
         "mesh": dict(experiment.mesh.shape),
         "dtype": config.model.dtype,
         "remat": config.model.remat,
-        "scan": config.model.scan,
         "memory_limit": topology.memory,
         "peak_flops": topology.peak_flops,
         "model_flops": flops,

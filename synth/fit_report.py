@@ -22,7 +22,7 @@ def to_text(report: dict[str, Any]) -> str:
     parts = [
         f"{report['task']}, attention {report['variant']}: a training step on {report['topology']}",
         f"{report['chips']} chips, {report['devices']} devices ({report['device_kind']}); mesh "
-        f"{mesh}; {report['dtype']}; remat={report['remat']}, scan={report['scan']}",
+        f"{mesh}; {report['dtype']}; remat={report['remat']}",
         _programs(report),
         *(text for program in report["programs"] for text in _details(program)),
         _state(report),

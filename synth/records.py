@@ -34,7 +34,6 @@ _NO_OVERRIDE = (
     "sharding.",
     "seed",
     "model.remat",
-    "model.scan",
     "model.attention.variant",
     "model.attention.mix",
 )

@@ -32,7 +32,6 @@ _FREE = (
     "train.checkpoint_every",
     "train.keep_checkpoints",
     "model.remat",
-    "model.scan",
     "data.data_dir",
     "decode.",
     "sharding.",

@@ -11,6 +11,7 @@ residuals, the attention weights and the feed-forward's hidden units. Dimension 
 from __future__ import annotations
 
 import abc
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -107,7 +108,6 @@ class Stack(nnx.Module):
         dtype,
         rngs,
         remat: bool = False,
-        scan: bool = False,
         **block: Any,
     ):
         settings: dict[str, Any] = dict(
@@ -117,7 +117,6 @@ class Stack(nnx.Module):
         self.norm = Norm(block["model_dim"], dtype)
         self.residual_dropout = residual_dropout
         self.remat = remat
-        self.scan = scan
 
     def memories(self, encoded_BMD) -> list:
         """Keys and values of the encoder's output for each block's cross-attention."""
@@ -136,22 +135,9 @@ class Stack(nnx.Module):
         memories = [None] * count if memories is None else memories
         keys = [None] * (count + 1) if key is None else list(jax.random.split(key, count + 1))
         x_BLD = dropout(x_BLD, self.residual_dropout, keys[-1])
-        graphdef, _ = nnx.split(self.blocks[0])
-
-        def run(x_BLD, layer):
-            block, memory, block_key = layer
-            block = nnx.merge(graphdef, block)
-            return block(x_BLD, mask, memory=memory, key=block_key, **shared), None
-
-        run = jax.checkpoint(run) if self.remat else run
-        states = [nnx.split(block)[1] for block in self.blocks]
-        layers = list(zip(states, memories, keys[:-1], strict=True))
-        if self.scan:
-            stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *layers)
-            x_BLD, _ = jax.lax.scan(run, x_BLD, stacked)
-        else:
-            for layer in layers:
-                x_BLD, _ = run(x_BLD, layer)
+        for block, memory, block_key in zip(self.blocks, memories, keys[:-1], strict=True):
+            run = functools.partial(block, mask=mask, memory=memory, key=block_key, **shared)
+            x_BLD = (jax.checkpoint(run) if self.remat else run)(x_BLD)
         return self.norm(x_BLD)
 
     def init_cache(self, batch: int, beam: int, length: int) -> dict[str, Any]:
@@ -345,7 +331,6 @@ def make_model(
     relu_dropout: float,
     dtype: str,
     remat: bool = False,
-    scan: bool = False,
     rngs: nnx.Rngs,
 ) -> EncoderDecoder | DecoderOnly | Classifier:
     """The model of a task kind.
@@ -361,9 +346,7 @@ def make_model(
       residual_dropout, attention_dropout, relu_dropout: rates of T2T's three dropouts.
       dtype: 'float32' or 'bfloat16', of the activations; parameters are float32.
       remat: keep only the input of each block for the backward pass, which computes the block
-        again.
-      scan: compile the block once and run it in a loop. Both keys change no number, and are off in
-        runs from before there were such keys.
+        again: the same numbers. Off in runs from before there was the key.
       rngs: a stream `params`.
 
     Raises:
@@ -393,8 +376,7 @@ def make_model(
     for name, value in rates.items():
         if not 0.0 <= value < 1.0:
             raise ValueError(f"{name}={value} must be at least 0 and below 1")
-    settings = dict(attention=attention, dtype=jnp.dtype(dtype), rngs=rngs)
-    settings |= dict(remat=remat, scan=scan)
+    settings = dict(attention=attention, dtype=jnp.dtype(dtype), remat=remat, rngs=rngs)
     return MODELS[kind](**sizes, **rates, **settings)
 
 

@@ -365,6 +365,18 @@ def test_a_step_is_compiled_for_a_tpu(row):
 
 
 @pytest.mark.tpu_check
+def test_blocks_that_are_computed_again_take_less_memory():
+    """On TPUs: XLA's CPU back end keeps what it was told to compute again."""
+    sizes = {"model.num_layers": 3, "data.batch_tokens": 2**18, "train.loss_tokens": 4096}
+    temporaries = []
+    for remat in (False, True):
+        config = config_of("lm1b:vanilla,scale=tiny", sizes | {"model.remat": remat})
+        (program,) = compile_for.compile_for(config, "v5e-8")["programs"]
+        temporaries.append(program["memory"]["temporaries"])
+    assert temporaries[1] < 0.8 * temporaries[0]
+
+
+@pytest.mark.tpu_check
 def test_a_step_that_does_not_fit_says_what_it_needs():
     changes = {"data.batch_tokens": 2**20, "data.batch_multiple": 1, "train.loss_tokens": 0}
     found = compile_for.compile_for(config_of("wmt_ende:vanilla", changes), "v5e-1")

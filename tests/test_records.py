@@ -97,7 +97,6 @@ def test_overrides_that_change_no_figure_are_not(tiny):
         "decode.beam": 1,
         "sharding.mesh.fsdp": 2,
         "model.remat": True,
-        "model.scan": True,
         "seed": 4,
         "model.attention.variant": "dense",
         "model.attention.mix": "sum",

@@ -73,7 +73,6 @@ def test_what_changes_no_step_may_change(begun, tiny, tmp_path):
         "train.checkpoint_every": 3,
         "train.keep_checkpoints": 1,
         "model.remat": True,
-        "model.scan": True,
         "data.data_dir": str(tmp_path),
         "decode.beam": 1,
         "sharding.mesh.fsdp": 2,
@@ -84,10 +83,10 @@ def test_what_changes_no_step_may_change(begun, tiny, tmp_path):
 
 
 def test_a_run_of_before_a_key_goes_on(begun, tiny):
-    """`model.remat` and `scan` are younger than some runs, and change no number."""
+    """`model.remat` is younger than some runs, and changes no number."""
     path = begun.path / "run.json"
     record = json.loads(path.read_text(encoding="utf-8"))
-    del record["config"]["model"]["remat"], record["config"]["model"]["scan"]
+    del record["config"]["model"]["remat"]
     path.write_text(json.dumps(record), encoding="utf-8")
     assert "remat" not in begun.info().config.model
     begun.begin(tiny("lm1b:random"))
