@@ -2,6 +2,7 @@
 # make test   set up, check and run the tests
 # make bench  set up, run the quick benchmarks and print their ratios (5 minutes)
 # make test-prepare   set up with TensorFlow, test the preparation of the real data sets
+# make test-tpu-check set up with the TPU compiler, compile training steps for TPUs
 # All may be run again at any time; what is done already is not done again.
 
 # Large pages of memory: a training step takes 0.7 to 0.9 of the time (docs/speed.md). glibc only.
@@ -15,7 +16,7 @@ UV := $(shell command -v uv 2>/dev/null)
 DEMO := configs/wmt_ende.py:random+vanilla,scale=small
 WORKDIR ?= runs/demo
 
-.PHONY: demo test bench test-prepare lint results clean help
+.PHONY: demo test bench test-prepare test-tpu-check lint results clean help
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -38,6 +39,11 @@ test-prepare: $(VENV)-prepare/.installed
 	@echo "--- preparing small archives with every builder of TFDS that the tasks use"
 	$(VENV)-prepare/bin/python -m pytest -m tensorflow tests/with_tensorflow
 
+# The TPU compiler is 0.5 GB, and only compiling for a TPU that is not there needs it.
+test-tpu-check: $(VENV)-tpu-check/.installed
+	@echo "--- compiling training steps for TPUs that need not be there: some minutes"
+	$(VENV)-tpu-check/bin/python -m pytest -m tpu_check tests/test_compile_for.py
+
 lint: $(VENV)/.installed-dev
 	@echo "--- checking style and types"
 	$(RUN) -m ruff check .
@@ -48,7 +54,7 @@ results: $(VENV)/.installed
 	$(RUN) eval.py --render
 
 clean:
-	rm -rf $(VENV) $(VENV)-prepare
+	rm -rf $(VENV) $(VENV)-prepare $(VENV)-tpu-check
 
 # The requirements are installed again when their file changes.
 $(VENV)/.installed: requirements.txt
@@ -69,4 +75,11 @@ $(VENV)-prepare/.installed: requirements-prepare.txt requirements.txt
 	@$(if $(UV),$(UV) venv --quiet --allow-existing --python $(PYTHON) $(@D),$(PYTHON) -m venv $(@D))
 	@$(if $(UV),$(UV) pip install --quiet --python $(@D)/bin/python,$(@D)/bin/python -m pip install --quiet --disable-pip-version-check) \
 	  -r $< "$$(grep '^pytest' requirements-dev.txt)"
+	@touch $@
+
+$(VENV)-tpu-check/.installed: requirements-tpu-check.txt requirements.txt
+	@echo "--- installing requirements-tpu-check.txt into $(@D): about 2 minutes, 1.2 GB"
+	@$(if $(UV),$(UV) venv --quiet --allow-existing --python $(PYTHON) $(@D),$(PYTHON) -m venv $(@D))
+	@$(if $(UV),$(UV) pip install --quiet --python $(@D)/bin/python,$(@D)/bin/python -m pip install --quiet --disable-pip-version-check) \
+	  -r $< "$$(grep '^pytest>' requirements-dev.txt)"
 	@touch $@

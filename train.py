@@ -3,7 +3,8 @@
 python train.py --config=configs/wmt_ende.py:random+vanilla,scale=small --workdir=runs/ende
 
 Stopped or killed, it goes on when the same command is given again. `--config.KEY=VALUE` changes
-any leaf of the config; `--describe` prints what the model would cost, without training it.
+any leaf of the config; `--describe` prints what the model would cost, without training it, and
+`--compile_for=v5e-16` whether a training step fits a TPU that need not be there.
 """
 
 from absl import flags
@@ -18,7 +19,13 @@ DESCRIBE = flags.DEFINE_bool("describe", False, "print parameters and operations
 PROFILE = flags.DEFINE_list(
     "profile_steps", [], "FIRST,LAST: a profile of these steps goes to WORKDIR/profile"
 )
-JSON = flags.DEFINE_bool("json", False, "print the description as JSON")
+COMPILE_FOR = flags.DEFINE_string(
+    "compile_for",
+    "",
+    "compile the training step for that TPU topology (v5e-16, v3-8, v5p:2x4x4), print what it "
+    "takes, then exit: status 1 if it does not fit",
+)
+JSON = flags.DEFINE_bool("json", False, "print the description or what a topology takes as JSON")
 
 
 def main() -> int:
@@ -28,8 +35,14 @@ def main() -> int:
 
         print(describe.to_json(config) if JSON.value else describe.to_text(config))
         return 0
+    if COMPILE_FOR.value:
+        from synth import compile_for, fit_report
+
+        report = compile_for.compile_for(config, COMPILE_FOR.value)
+        print(fit_report.to_json(report) if JSON.value else fit_report.to_text(report))
+        return 0 if report["fits"] else 1
     if JSON.value:
-        raise UserError("--json goes with --describe")
+        raise UserError("--json goes with --describe or --compile_for")
     if not WORKDIR.value:
         raise UserError("name a directory for the run: --workdir=runs/NAME")
     from synth import profile, training

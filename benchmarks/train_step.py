@@ -23,7 +23,6 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -36,7 +35,7 @@ from data import command
 from synth import configuration, sharding
 from synth.configuration import Config
 from synth.errors import UserError
-from synth.experiment import Experiment, TrainState, make_experiment
+from synth.experiment import Experiment, TrainState, make_textless_experiment
 from synth.steps import make_train_step
 
 
@@ -150,12 +149,6 @@ def make_batch(size: Size, vocab_size: int) -> dict[str, np.ndarray]:
     return batch
 
 
-def make_our_experiment(config: Config) -> Experiment:
-    """An experiment without text: its vocabulary is only a size."""
-    vocabulary: Any = SimpleNamespace(vocab_size=config.data.vocab_size, sentinels=())
-    return make_experiment(config, vocabulary)
-
-
 def drawn_state(experiment: Experiment) -> TrainState:
     """A state as after initialisation, drawn by numpy: that takes no compiling."""
     rng = np.random.default_rng(0)
@@ -175,7 +168,7 @@ def drawn_state(experiment: Experiment) -> TrainState:
 def our_step(size: Size, variant: str, *, plain: bool = False) -> Callable[[], Any]:
     """One update of our model; of the plain formulation if asked."""
     config = config_of(size, variant)
-    experiment = make_our_experiment(config)
+    experiment = make_textless_experiment(config)
     state = [drawn_state(experiment)]
     batch = sharding.to_devices(make_batch(size, config.data.vocab_size), experiment.mesh)
     with plain_attention() if plain else contextlib.nullcontext():

@@ -93,6 +93,18 @@ class Layout:
         return self.target_length or length
 
     @property
+    def training_lengths(self) -> tuple[int, ...]:
+        """Of the bucket lengths those that training batches have: packed rows all have the last."""
+        return tuple(self.bucket_lengths[-1 if self.kind == "language_model" else 0 :])
+
+    def shapes(self, length: int) -> dict[str, tuple[int, int]]:
+        """Name -> (rows, length) of the int32 arrays of a training batch of that bucket length."""
+        rows = self.rows(length)
+        if self.kind == "language_model":
+            return dict.fromkeys(("targets", "segments", "positions"), (rows, length))
+        return {side: (rows, self.side_length(side, length)) for side in ("inputs", "targets")}
+
+    @property
     def limits(self) -> str:
         """The most tokens an example may have, in words."""
         limits = f"max_length={self.max_length}"

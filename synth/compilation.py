@@ -1,14 +1,41 @@
-"""How programs are compiled."""
+"""How programs are compiled, and for what: the one place that asks for the platform."""
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
 
 _LEVEL = "xla_backend_optimization_level"
+_TARGET: contextvars.ContextVar[Sequence[Any]] = contextvars.ContextVar("target")
+
+
+def devices() -> Sequence[Any]:
+    """What programs are made for: the devices there are, or those of `compiling_for`."""
+    return _TARGET.get(None) or jax.devices()
+
+
+def platform() -> str:
+    """'cpu', 'gpu' or 'tpu': of `devices`."""
+    return devices()[0].platform
+
+
+@contextlib.contextmanager
+def compiling_for(target: Sequence[Any]) -> Iterator[None]:
+    """Experiments that are made and steps that are traced inside are for these devices.
+
+    They need not be there: of a description of a TPU (`synth.topologies`) programs are compiled,
+    with all that differs between platforms as on a TPU, and cannot be run.
+    """
+    token = _TARGET.set(target)
+    try:
+        yield
+    finally:
+        _TARGET.reset(token)
 
 
 def jit(function: Callable[..., Any], **options: Any) -> Any:
@@ -20,7 +47,7 @@ def jit(function: Callable[..., Any], **options: Any) -> Any:
     the defaults.
     """
     chosen = _LEVEL in os.environ.get("XLA_FLAGS", "")
-    compiler_options = {_LEVEL: 1} if jax.default_backend() == "cpu" and not chosen else None
+    compiler_options = {_LEVEL: 1} if platform() == "cpu" and not chosen else None
     return jax.jit(function, compiler_options=compiler_options, **options)
 
 
@@ -31,4 +58,4 @@ def stored(x: jax.Array) -> jax.Array:
     with as many terms as there are sub-layers, and every one of them would add up all terms before
     it again; the gradient those after it. Elsewhere the compiler is left to choose.
     """
-    return jax.lax.optimization_barrier(x) if jax.default_backend() == "cpu" else x
+    return jax.lax.optimization_barrier(x) if platform() == "cpu" else x

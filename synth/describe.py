@@ -12,6 +12,7 @@ from flax import nnx
 from data import tasks
 from synth.attention.scores import factor_sizes
 from synth.attention.terms import Mask, causal_LM
+from synth.compilation import platform
 from synth.configuration import Config
 from synth.experiment import abstract_model, layout
 from synth.variants import parse_variant
@@ -116,7 +117,7 @@ def operations(config: Config, task: tasks.Task) -> dict[str, int]:
 def attention_paths(config: Config, task: tasks.Task) -> dict[str, str]:
     """How self-attention is computed on this platform and why, by stack, in training and after."""
     graphdef, params, fixed = abstract_model(config, task, config.data.vocab_size)
-    platform, paths = jax.default_backend(), {}
+    paths = {}
     # Packed rows have segments, inputs have padding; targets are padded on the right only.
     packed = task.kind == "language_model"
     masks = {"encoder": dict(valid=True), "decoder": dict(causal=True, packed=packed)}
@@ -133,7 +134,7 @@ def attention_paths(config: Config, task: tasks.Task) -> dict[str, str]:
             for when, rate in (("training", config.model.attention_dropout), ("scoring", 0.0)):
                 dropout_LM = jnp.ones((length, length)) if rate else None
                 attention = getattr(model, stack).blocks[0].self_attention
-                path, why = attention.path(x_BLD, mask, dropout_LM, platform)
+                path, why = attention.path(x_BLD, mask, dropout_LM, platform())
                 paths[f"{stack}, {when}"] = f"{path}: {why}"
 
     jax.eval_shape(look, params, fixed)
@@ -201,6 +202,6 @@ def to_text(config: Config) -> str:
             title,
             tabulate(rows, ("part", "parameters"), **right),
             tabulate(costs, ("part", heading), **right),
-            tabulate(paths, ("self-attention", f"computed on this {jax.default_backend()}")),
+            tabulate(paths, ("self-attention", f"computed on this {platform()}")),
         ]
     )

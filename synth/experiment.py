@@ -16,6 +16,7 @@ from jax.sharding import Mesh
 from data import pipelines, sources, tasks, tokenizer
 from data.batching import Layout, make_layout
 from data.tasks.task import Dataset, Example, Task
+from data.tokenizer import UNK_ID
 from synth import sharding
 from synth.compilation import jit
 from synth.configuration import Config
@@ -192,6 +193,36 @@ def make_experiment(config: Config, vocabulary: tokenizer.Tokenizer | None = Non
         optimizer=optimizer,
         schedule=schedule,
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Size:
+    """In place of a vocabulary: how many tokens it has, and that there may be sentinels."""
+
+    vocab_size: int
+    sentinels: tuple[int, ...] = (UNK_ID + 1,)
+
+
+def make_textless_experiment(config: Config) -> Experiment:
+    """An experiment whose vocabulary is a size alone: to compile and time steps, not to train.
+
+    Neither text nor vocabulary is read or needed. Raises as `make_experiment`.
+    """
+    vocabulary: Any = _Size(config.data.vocab_size)
+    return make_experiment(config, vocabulary)
+
+
+def abstract_batches(experiment: Experiment) -> dict[int, dict[str, jax.ShapeDtypeStruct]]:
+    """Bucket length -> a training batch of that length, as shapes with their shardings."""
+    shapes = layout(experiment.config, experiment.task)
+    rows = sharding.batch_sharding(experiment.mesh)
+    return {
+        length: {
+            name: jax.ShapeDtypeStruct(shape, jnp.int32, sharding=rows)
+            for name, shape in shapes.shapes(length).items()
+        }
+        for length in shapes.training_lengths
+    }
 
 
 def check_sizes(config: Config, task: Task, mesh: Mesh) -> None:

@@ -32,6 +32,7 @@ _NO_OVERRIDE = (
     "decode.",
     "sharding.",
     "seed",
+    "model.remat",
     "model.attention.variant",
     "model.attention.mix",
 )

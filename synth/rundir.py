@@ -34,6 +34,7 @@ _FREE = (
     "train.eval_every",
     "train.checkpoint_every",
     "train.keep_checkpoints",
+    "model.remat",
     "data.data_dir",
     "decode.",
     "sharding.",

@@ -17,6 +17,7 @@ import numpy as np
 from flax import nnx
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from synth import compilation
 from synth.errors import UserError
 
 MESH_AXES = ("data", "fsdp", "tensor")
@@ -24,7 +25,7 @@ BATCH_AXES = ("data", "fsdp")
 
 
 def make_mesh(*, data: int, fsdp: int, tensor: int) -> Mesh:
-    """A mesh over all devices.
+    """A mesh over all devices (`compilation.devices`).
 
     Args:
       data: devices that each hold another part of the batch; -1 means all that are left.
@@ -34,7 +35,8 @@ def make_mesh(*, data: int, fsdp: int, tensor: int) -> Mesh:
     Raises:
       UserError: if the product is not the number of devices.
     """
-    count = jax.device_count()
+    devices = compilation.devices()
+    count = len(devices)
     if min(fsdp, tensor) < 1 or (data < 1 and data != -1):
         raise UserError(
             f"mesh sizes must be at least 1 (data may be -1); got {data=}, {fsdp=}, {tensor=}"
@@ -48,7 +50,8 @@ def make_mesh(*, data: int, fsdp: int, tensor: int) -> Mesh:
             f"mesh {data=} x {fsdp=} x {tensor=} needs {data * fsdp * tensor} devices, but there "
             f"are {count}; set sharding.mesh.data=-1 to take all, with sharding.mesh.{fitting}"
         )
-    return jax.make_mesh((data, fsdp, tensor), MESH_AXES, axis_types=(AxisType.Auto,) * 3)
+    sizes, types = (data, fsdp, tensor), (AxisType.Auto,) * 3
+    return jax.make_mesh(sizes, MESH_AXES, axis_types=types, devices=devices)
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:

@@ -11,6 +11,7 @@ residuals, the attention weights and the feed-forward's hidden units. Dimension 
 from __future__ import annotations
 
 import abc
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -99,13 +100,23 @@ class Block(nnx.Module):
 class Stack(nnx.Module):
     """`num_layers` blocks and a last norm."""
 
-    def __init__(self, num_layers: int, *, residual_dropout: float, dtype, rngs, **block: Any):
+    def __init__(
+        self,
+        num_layers: int,
+        *,
+        residual_dropout: float,
+        dtype,
+        rngs,
+        remat: bool = False,
+        **block: Any,
+    ):
         settings: dict[str, Any] = dict(
             residual_dropout=residual_dropout, dtype=dtype, rngs=rngs, **block
         )
         self.blocks = nnx.List([Block(**settings) for _ in range(num_layers)])
         self.norm = Norm(block["model_dim"], dtype)
         self.residual_dropout = residual_dropout
+        self.remat = remat
 
     def memories(self, encoded_BMD) -> list:
         """Keys and values of the encoder's output for each block's cross-attention."""
@@ -125,7 +136,8 @@ class Stack(nnx.Module):
         keys = [None] * (count + 1) if key is None else list(jax.random.split(key, count + 1))
         x_BLD = dropout(x_BLD, self.residual_dropout, keys[-1])
         for block, memory, block_key in zip(self.blocks, memories, keys[:-1], strict=True):
-            x_BLD = block(x_BLD, mask, memory=memory, key=block_key, **shared)
+            run = functools.partial(block, mask=mask, memory=memory, key=block_key, **shared)
+            x_BLD = (jax.checkpoint(run) if self.remat else run)(x_BLD)
         return self.norm(x_BLD)
 
     def init_cache(self, batch: int, beam: int, length: int) -> dict[str, Any]:
@@ -318,6 +330,7 @@ def make_model(
     attention_dropout: float,
     relu_dropout: float,
     dtype: str,
+    remat: bool = False,
     rngs: nnx.Rngs,
 ) -> EncoderDecoder | DecoderOnly | Classifier:
     """The model of a task kind.
@@ -332,6 +345,8 @@ def make_model(
         (`SelfAttention`).
       residual_dropout, attention_dropout, relu_dropout: rates of T2T's three dropouts.
       dtype: 'float32' or 'bfloat16', of the activations; parameters are float32.
+      remat: keep only the input of each block for the backward pass, which computes the block
+        again: the same numbers. Off in runs from before there was the key.
       rngs: a stream `params`.
 
     Raises:
@@ -361,7 +376,8 @@ def make_model(
     for name, value in rates.items():
         if not 0.0 <= value < 1.0:
             raise ValueError(f"{name}={value} must be at least 0 and below 1")
-    return MODELS[kind](**sizes, **rates, attention=attention, dtype=jnp.dtype(dtype), rngs=rngs)
+    settings = dict(attention=attention, dtype=jnp.dtype(dtype), remat=remat, rngs=rngs)
+    return MODELS[kind](**sizes, **rates, **settings)
 
 
 def shift_right(targets_BL: jax.Array) -> jax.Array:

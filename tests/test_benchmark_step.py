@@ -8,6 +8,7 @@ from conftest import ROOT
 from benchmarks import plain, products, startup, train_step
 from synth.attention import layer
 from synth.attention.attend import attend
+from synth.experiment import make_textless_experiment
 from synth.steps import make_train_step
 
 
@@ -29,7 +30,7 @@ def test_the_plain_formulation_is_the_same_model(variant, monkeypatch):
     monkeypatch.chdir(ROOT)
     size = train_step.SIZES["tiny"]
     config = train_step.config_of(size, variant)
-    experiment = train_step.make_our_experiment(config)
+    experiment = make_textless_experiment(config)
     state = experiment.init_state()
     batch = train_step.make_batch(size, experiment.vocab_size)
 
@@ -61,7 +62,7 @@ def test_the_products_are_those_of_the_compiled_step(monkeypatch):
     size = train_step.SIZES["tiny"]
     config = train_step.config_of(size, "vanilla")
     config.data.update(vocab_size=4096)  # so that the products are most of the operations
-    experiment = train_step.make_our_experiment(config)
+    experiment = make_textless_experiment(config)
     state, batch = experiment.abstract_state(), train_step.make_batch(size, 4096)
     counted = make_train_step(experiment).lower(state, batch).cost_analysis()["flops"]
     computed = products.operations(products.products(config, size.rows, size.length))

@@ -58,6 +58,8 @@ def told(line: str, *words: str) -> bool:
         ([ENDE, "--config.optimizer.warmup_steps=0", "--workdir={tmp}/run"], ["warmup_steps=0"]),
         ([ENDE, "--config.data.task=wmt_ende2", "--workdir={tmp}/run"], ["wmt_ende2", "wmt_ende,"]),
         ([ENDE, "--config.data.bucket_lengths=wide", "--workdir={tmp}/run"], ["bucket_lengths"]),
+        ([ENDE, "--compile_for=v9-3"], ["v9-3", "v3-8 to 2048", "v5e-1 to 256", "v5e:4x4"]),
+        ([ENDE, "--json"], ["--describe", "--compile_for"]),
         (
             [ENDE, "--config.sharding.mesh.data=3", "--workdir={tmp}/run"],
             ["data=3", "there are 1;"],

@@ -1,6 +1,5 @@
 """Training, scoring and decoding lower for GPUs and TPUs, which need not be there for it."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -10,7 +9,7 @@ from conftest import ROOT
 
 from synth import configuration
 from synth.decoding import Search, make_decoder
-from synth.experiment import make_experiment
+from synth.experiment import make_textless_experiment
 from synth.steps import make_nll_step, make_train_step
 
 PLATFORMS = ["cuda", "tpu"]
@@ -28,8 +27,8 @@ def tiny(task: str, variant: str, mix: str):
     row = f"{ROOT}/configs/{task}.py:{variant},scale=tiny,mix={mix}"
     config = configuration.load(row)
     config.model.dtype = "bfloat16"
-    vocabulary: Any = SimpleNamespace(vocab_size=64, sentinels=())
-    return make_experiment(config, vocabulary)
+    config.data.vocab_size = 64
+    return make_textless_experiment(config)
 
 
 @pytest.mark.parametrize(("task", "variant", "mix"), ROWS)

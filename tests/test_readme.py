@@ -1,6 +1,7 @@
 """What the README says is true: its commands run, its tables are the rendered ones."""
 
 import gzip
+import importlib.util
 import itertools
 import json
 import os
@@ -16,7 +17,7 @@ from conftest import ONE_DEVICE, ROOT
 
 from data import prepare, show
 from data.tasks import TASKS
-from synth import configuration, describe, results
+from synth import configuration, describe, results, topologies
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMANDS = [
@@ -26,7 +27,12 @@ COMMANDS = [
     if line.startswith("python ")
 ]
 SMALL = [c for c in COMMANDS if "train.py" in c and "scale=small" in c]
-PAPER = [c for c in COMMANDS if "train.py" in c and "scale=" not in c and "--describe" not in c]
+COMPILE = [c for c in COMMANDS if "--compile_for" in c]
+PAPER = [
+    c
+    for c in COMMANDS
+    if "train.py" in c and "scale=" not in c and "--describe" not in c and c not in COMPILE
+]
 DESCRIBE = [c for c in COMMANDS if "--describe" in c]
 SCORE = [c for c in COMMANDS if " eval.py" in c]
 WRITE = [c for c in COMMANDS if "generate.py" in c]
@@ -36,7 +42,7 @@ SWEEP = [c for c in COMMANDS if " sweep.py" in c]
 
 
 def test_every_command_is_tested():
-    tested = {*SMALL, *PAPER, *DESCRIBE, *SCORE, *WRITE, *SHOW, *PREPARE, *SWEEP}
+    tested = {*SMALL, *PAPER, *DESCRIBE, *COMPILE, *SCORE, *WRITE, *SHOW, *PREPARE, *SWEEP}
     assert sorted(tested) == sorted(set(COMMANDS))
 
 
@@ -142,6 +148,17 @@ def test_sweep_commands_list_their_runs(start, runs, command):
     else:
         assert running.status == 0, running.err
         assert "python train.py --config=" in running.out
+
+
+@pytest.mark.parametrize("command", COMPILE)
+def test_compiling_commands_are_for_known_topologies(start, command):
+    (name,) = re.findall(r"--compile_for=(\S+)", command)
+    assert topologies.parse(name).device_count >= 8
+    if importlib.util.find_spec("libtpu") is None:  # with it: `make test-tpu-check`
+        running = start("train.py", *shlex.split(command)[2:]).wait()
+        assert running.status == 2
+        assert running.err.count("\n") == 1
+        assert "pip install -r requirements-tpu-check.txt" in running.err
 
 
 def test_scoring_commands_have_known_flags(start, runs):

@@ -96,6 +96,7 @@ def test_overrides_that_change_no_figure_are_not(tiny):
         "train.keep_checkpoints": 1,
         "decode.beam": 1,
         "sharding.mesh.fsdp": 2,
+        "model.remat": True,
         "seed": 4,
         "model.attention.variant": "dense",
         "model.attention.mix": "sum",

@@ -72,6 +72,7 @@ def test_what_changes_no_step_may_change(begun, tiny, tmp_path):
         "train.eval_every": 6,
         "train.checkpoint_every": 3,
         "train.keep_checkpoints": 1,
+        "model.remat": True,
         "data.data_dir": str(tmp_path),
         "decode.beam": 1,
         "sharding.mesh.fsdp": 2,
@@ -79,6 +80,17 @@ def test_what_changes_no_step_may_change(begun, tiny, tmp_path):
     begun.begin(tiny("lm1b:random", changes))
     assert begun.info().config.train.num_steps == 9
     assert begun.info().overrides["decode.beam"] == 1
+
+
+def test_a_run_of_before_a_key_goes_on(begun, tiny):
+    """`model.remat` is younger than some runs, and changes no number."""
+    path = begun.path / "run.json"
+    record = json.loads(path.read_text(encoding="utf-8"))
+    del record["config"]["model"]["remat"]
+    path.write_text(json.dumps(record), encoding="utf-8")
+    assert "remat" not in begun.info().config.model
+    begun.begin(tiny("lm1b:random"))
+    assert begun.info().config.model.remat is False
 
 
 @pytest.mark.parametrize(

@@ -190,3 +190,26 @@ def test_sinusoids():
 def test_impossible_models(change, message):
     with pytest.raises(ValueError, match=message):
         small_model("seq2seq", "random", **change)
+
+
+@pytest.mark.parametrize(
+    ("kind", "variant"), [("seq2seq", "random"), ("language_model", "fixed_random+vanilla")]
+)
+def test_blocks_that_are_computed_again_give_the_same(kind, variant):
+    """Values and gradients, with dropout."""
+    found, programs = [], []
+    for remat in (False, True):
+        rates: Any = dict(residual_dropout=0.1, attention_dropout=0.1)
+        model = small_model(kind, variant, remat=remat, **rates)
+        graphdef, params, fixed = nnx.split(model, nnx.Param, ...)
+
+        def loss(params, graphdef=graphdef, fixed=fixed):
+            logits_BLV = nnx.merge(graphdef, params, fixed)(BATCH, jax.random.key(1))
+            return jnp.sum(jnp.sin(logits_BLV))
+
+        lowered = jax.jit(jax.value_and_grad(loss)).lower(params)
+        programs.append(lowered.as_text())
+        found.append(jax.tree.leaves(lowered.compile()(params)))
+    for kept, again in zip(*found, strict=True):
+        np.testing.assert_allclose(again, kept, rtol=1e-4, atol=1e-5)
+    assert programs[1].count("exponential") > programs[0].count("exponential")

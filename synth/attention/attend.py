@@ -25,6 +25,7 @@ from synth.attention.fused import fused_attend, why_not_fused
 from synth.attention.shared import shared_attend
 from synth.attention.softmax import masked_softmax, softmax_attend
 from synth.attention.terms import Factored, Full, Mask, Shared, Term
+from synth.compilation import platform
 from synth.dropout import times
 
 
@@ -46,7 +47,7 @@ def attend(
     Returns:
       out_BLHK in the dtype of the values.
     """
-    path, _ = choose_path(terms, value_BMHK, mask, dropout_LM, platform=jax.default_backend())
+    path, _ = choose_path(terms, value_BMHK, mask, dropout_LM, platform=platform())
     if path == "shared":
         fixed = all(isinstance(term, Shared) and term.fixed for term in terms)
         return shared_attend(sum_shared(terms), value_BMHK, mask, dropout_LM, fixed=fixed)
