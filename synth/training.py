@@ -14,7 +14,7 @@ import numpy as np
 
 from data import pipelines, report
 from data.sources import read_all
-from synth import STARTED, configuration, distributed, init_from, sharding
+from synth import STARTED, configuration, distributed, init_from, sharding, utilisation
 from synth.checkpoints import Checkpoints
 from synth.compilation import jit
 from synth.errors import UserError
@@ -248,6 +248,7 @@ class _Trainer:
                 tokens_per_second=rate,
                 seconds=progress.seconds,
                 parts=self.ledger.seconds(),
+                **utilisation.figures(self.experiment.config, self.experiment.task, rate),
             )
 
     def _finite_sums(self) -> dict[str, float]:

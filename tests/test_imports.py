@@ -38,5 +38,4 @@ def test_training_imports_nothing_that_it_does_not_use():
         "benchmarks",
         "synth.compile_for",
         "synth.hlo",
-        "synth.topologies",
     }
