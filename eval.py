@@ -77,7 +77,8 @@ def main() -> None:
             glove=GLOVE.value,
         )
         run = _trained_row() if ROW.value else RunDir(WORKDIR.value)
-        report.score(run, results_dir, cli.command(), **settings)
+        if not report.score(run, results_dir, cli.command(), **settings):
+            return  # another process prints and writes
     if COMPARE.value:
         report.compare(results_dir, cli.command())
     report.render(results_dir)
@@ -96,4 +97,4 @@ def _trained_row():
 
 
 if __name__ == "__main__":
-    cli.run(main, CONFIG, joins=True)
+    cli.run(main, CONFIG, joins=lambda: bool(WORKDIR.value or ROW.value))

@@ -60,4 +60,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    cli.run(main, CONFIG, joins=True)
+    cli.run(main, CONFIG, joins=lambda: not (DESCRIBE.value or COMPILE_FOR.value))

@@ -53,6 +53,8 @@ class Checkpoints:
         )
         self._directory = directory
         self._manager = ocp.CheckpointManager(directory.absolute(), options=options)
+        # It would ask with the number of a step, which `stopping.Stop` does with other numbers.
+        self._manager.reached_preemption = lambda step: False
 
     def latest(self) -> int | None:
         """The newest complete step, or None."""
@@ -178,7 +180,9 @@ class Checkpoints:
         return self
 
     def __exit__(self, kind, error, traceback) -> None:
-        """Closes, unless a process is gone that a save in progress would wait for."""
+        """Closes, unless a save in progress would wait for a process that does not come."""
+        if jax.process_count() > 1 and isinstance(error, KeyboardInterrupt):
+            return
         if error is None or not distributed.loss_of_peer(error):
             self.close()
 

@@ -7,6 +7,8 @@ import shlex
 import signal
 import sys
 import threading
+import time
+import traceback
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
@@ -34,13 +36,19 @@ _HEARTBEAT = flags.DEFINE_integer(
 )
 
 
-def run(main: Callable[[], int | None], config: Flag | None = None, *, joins: bool = False) -> None:
+def run(
+    main: Callable[[], int | None],
+    config: Flag | None = None,
+    *,
+    joins: Callable[[], bool] = lambda: False,
+) -> None:
     """Parses the command line, runs `main` and exits with its status.
 
     Args:
       main: returns the status, or None for 0.
       config: the flag of the config, if there is one.
-      joins: makes one program of the processes that were started with the same command.
+      joins: whether the processes that were started with the same command are to be one program;
+        asked when the flags are known.
 
     A user's mistake (`UserError`, `DataError`, a wrong flag) is one line on standard error and
     status 2, as is the loss of another process; an interrupt before anything was begun is status
@@ -49,33 +57,46 @@ def run(main: Callable[[], int | None], config: Flag | None = None, *, joins: bo
     try:
         _parse(sys.argv, config)
         _set_up()
-        if joins:
+        if joins():
             _join()
         sys.exit(main() or 0)
     except (UserError, DataError, flags.Error) as error:
         _fail(str(error))
     except OSError as error:  # a full disk, a read-only directory
-        _fail(f"{error.strerror or error}: {error.filename or ''}")
-    except (RuntimeError, ValueError) as error:
+        _fail(": ".join(filter(None, (str(error.filename or ""), error.strerror or str(error)))))
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr, flush=True)
+        _leave(128 + signal.SIGINT)
+    except Exception as error:
+        if not _joined():
+            raise
         from synth import distributed
 
         if words := distributed.loss_of_peer(error):
             _fail(words)
-        raise
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        sys.exit(128 + signal.SIGINT)
+        traceback.print_exc()
+        _leave(1)
 
 
 def _fail(message: str) -> NoReturn:
     print(f"{os.path.basename(sys.argv[0])}: {message}", file=sys.stderr, flush=True)
     others = [t for t in threading.enumerate() if not t.daemon and t is not threading.main_thread()]
-    if others or _joined():
-        # After a save that failed, threads of Orbax never end, and would keep the process alive;
-        # and JAX would wait for the other processes of the run, which wait for this one.
+    if others:  # after a save that failed, threads of Orbax never end
         sys.stdout.flush()
         os._exit(2)
-    sys.exit(2)
+    _leave(2)
+
+
+def _leave(status: int) -> NoReturn:
+    """Ends the process; of several, without waiting for the others, which may wait for this one."""
+    if _joined():
+        from synth import distributed
+
+        sys.stdout.flush()
+        if distributed.is_first():
+            time.sleep(2)  # JAX ends all when this one is gone: let them speak first
+        os._exit(status)
+    sys.exit(status)
 
 
 def _parse(argv: Sequence[str], config: Flag | None) -> None:

@@ -70,6 +70,7 @@ def start(
             **given,
             initialization_timeout=timeout + _GRACE,
             heartbeat_timeout_seconds=heartbeat_timeout,
+            shutdown_timeout_seconds=1800,  # the first process writes tables while others wait
         )
     except (ValueError, RuntimeError, OSError) as error:
         raise UserError(
@@ -107,7 +108,8 @@ def _check(given: Mapping[str, Any]) -> None:
 
 def cluster(environment: Mapping[str, str]) -> str:
     """What tells of other processes, in a word: '' if nothing does."""
-    if int(environment.get("SLURM_NTASKS", 1)) > 1 and "SLURM_PROCID" in environment:
+    # A batch script, too, has a number among the tasks; inside of srun there is a step.
+    if int(environment.get("SLURM_NTASKS", 1)) > 1 and "SLURM_STEP_NODELIST" in environment:
         return "Slurm"
     if int(environment.get("OMPI_COMM_WORLD_SIZE", 1)) > 1:
         return "Open MPI"

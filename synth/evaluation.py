@@ -107,6 +107,8 @@ def evaluate(
     Raises:
       UserError, data.DataError: for a directory, split or setting that cannot be scored.
     """
+    asked = dict(split=split, beam=beam, alpha=alpha, checkpoint=checkpoint, average=average)
+    distributed.check_equal({f"--{name}": value for name, value in asked.items()})
     experiment, step, params, fixed = load_trained(run, checkpoint, average)
     decode = experiment.config.decode
     search = Search(

@@ -34,7 +34,7 @@ class Heartbeat:
         processes: int,
         say: Callable[[str], None],
         every: float = 10.0,
-        silent_after: float = 40.0,
+        silent_after: float = 90.0,
         stuck_after: float = 600.0,
     ):
         """Starts at once.
@@ -63,7 +63,7 @@ class Heartbeat:
     def close(self) -> None:
         """Ends the thread."""
         self._stop.set()
-        self._thread.join()
+        self._thread.join(timeout=5.0)  # storage may hang
 
     def _run(self) -> None:
         while True:

@@ -13,8 +13,10 @@ from tqdm import tqdm
 
 from data.pipelines import EvalBatches
 from synth import sharding
+from synth.errors import UserError
 from synth.experiment import Experiment, layout
 from synth.progress import say
+from synth.stopping import Stop
 
 Step = Callable[[dict[str, jax.Array]], jax.Array]
 
@@ -36,9 +38,12 @@ def run_pass(
             f"({batches.truncated / batches.examples:.1%}) are longer than the model takes "
             f"({layout(experiment.config, experiment.task).limits}) and were cut there"
         )
+    stop = Stop()
     if not sys.stderr.isatty():
         say(f"{what}: {len(batches)} batches")
     for batch in tqdm(batches, desc=what, unit="batch", dynamic_ncols=True, disable=None):
+        if jax.process_count() > 1 and stop.requested():
+            raise UserError("stopped by a signal; the same command scores again")
         arrays = sharding.to_devices(batch, experiment.mesh)
         yield _gathered((step(arrays), arrays))
 

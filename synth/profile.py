@@ -28,15 +28,18 @@ def parse_steps(bounds: Sequence[str]) -> range:
 
 
 class Profile:
-    """Starts and stops the profiler; every process writes its own file below the folder."""
+    """Starts and stops the profiler; of several processes each has a folder of its own in it."""
 
     def __init__(self, folder: Path, steps: range):
         self._folder, self._steps, self._runs = folder, steps, False
 
     def at(self, step: int, state: Any) -> None:
         """Called before each step, with the state that it starts from."""
-        if self._steps and step == self._steps.start:
-            jax.profiler.start_trace(str(self._folder))
+        if not self._runs and step in self._steps:
+            own = (
+                self._folder / str(jax.process_index()) if jax.process_count() > 1 else self._folder
+            )
+            jax.profiler.start_trace(str(own))
             self._runs = True
         elif self._runs and step == self._steps.stop:
             jax.block_until_ready(state)  # the device is behind

@@ -35,10 +35,13 @@ def scored_text(workdir: Path, scored: Scored) -> str:
     return "\n".join(blocks)
 
 
-def score(run: RunDir, results_dir: Path, command: str, **settings: Any) -> None:
+def score(run: RunDir, results_dir: Path, command: str, **settings: Any) -> bool:
     """Scores a run, prints what was found and appends it to the store; see `evaluate`.
 
     Of several processes all score, and the first one prints and writes.
+
+    Returns:
+      Whether this is that one.
 
     Raises:
       UserError, data.DataError: for what cannot be scored, before the work where that is known.
@@ -47,11 +50,13 @@ def score(run: RunDir, results_dir: Path, command: str, **settings: Any) -> None
 
     results.check(results_dir)
     store = results_dir / "runs.jsonl"
-    for scored in evaluation.evaluate(run, **settings):
-        if not distributed.is_first():
-            continue
+    found = evaluation.evaluate(run, **settings)
+    if not distributed.is_first():
+        return False
+    for scored in found:
         print(scored_text(run.path, scored), f"  {store}", sep="\n", flush=True)
         results.append(store, records.make_records(run, scored, command))
+    return True
 
 
 def score_predictions(

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import jax
 
-from synth import configuration, describe, sharding, training
+from synth import configuration, describe, distributed, sharding, training
 from synth.configuration import Config
 from synth.errors import UserError
 from synth.experiment import Experiment, make_experiment
@@ -66,7 +66,8 @@ def find(name: str, *, scale: str, seed: int, workdir: str) -> Row:
     run = RunDir(workdir or _directory(task, config, seed))
     command = ["python", "train.py", f"--config={config_name}", f"--workdir={run.path}"]
     info = RunInfo(config_name, {}, config, shlex.join(command))
-    run.check(info)
+    distributed.check_equal(configuration.flatten(config))
+    distributed.in_turns(lambda: run.check(info))
     return Row(info, run, training.latest_step(run) or 0)
 
 
@@ -89,7 +90,7 @@ def tell(row: Row) -> None:
         say("it is trained already; it will be scored")
         return
     say(f"{row.done:,} steps are done, {row.steps:,} are left; a few are timed first")
-    experiment = make_experiment(config)
+    experiment = distributed.in_turns(lambda: make_experiment(config))
     seconds, operations = _step_seconds(experiment), _step_operations(experiment, found)
     left = datetime.timedelta(seconds=math.ceil(seconds * row.steps))
     say(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 from collections.abc import Iterator
@@ -10,6 +11,10 @@ from typing import Any
 
 import jax
 from jax.experimental import multihost_utils
+
+# JAX agrees on a number that is asked for next, once in the life of a process, and may do so before
+# the first question: numbers of questions serve, those of steps would miss a signal at the start.
+_questions = itertools.count()
 
 
 class Stop:
@@ -22,15 +27,15 @@ class Stop:
     def __init__(self):
         self.signal: int | None = None
 
-    def requested(self, step: int) -> bool:
-        """Asked once before each step, by every process: all get the same answer.
+    def requested(self) -> bool:
+        """Asked before each step or batch, by every process: all get the same answer.
 
         A signal to one of several processes is known to all before they agree on a step, which
-        may be a few steps later.
+        may be a few questions later.
         """
         if jax.process_count() == 1:
             return self.signal is not None
-        if multihost_utils.reached_preemption_sync_point(step):
+        if multihost_utils.reached_preemption_sync_point(next(_questions)):
             self.signal = self.signal or signal.SIGTERM
             return True
         return False

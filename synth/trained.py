@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from data.tokenizer import Tokenizer
+from synth import distributed
 from synth.checkpoints import Checkpoints
 from synth.errors import UserError
 from synth.experiment import Experiment, make_experiment
@@ -47,6 +48,7 @@ def load_trained(
     experiment = make_experiment(config, Tokenizer.load(run.vocabulary))
     with Checkpoints(run.checkpoints, keep=config.train.keep_checkpoints) as checkpoints:
         steps = checkpoints.up_to(checkpoints.resolve(checkpoint), average)
+        distributed.check_equal({"the checkpoints to score": steps})
         params: Any = None
         for step in steps:
             state = checkpoints.restore(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import shutil
 import time
 from typing import Any
 
@@ -16,7 +17,6 @@ from data import pipelines, report
 from data.sources import read_all
 from synth import STARTED, configuration, distributed, init_from, sharding, utilisation
 from synth.checkpoints import Checkpoints
-from synth.compilation import jit
 from synth.errors import UserError
 from synth.experiment import (
     Experiment,
@@ -33,6 +33,9 @@ from synth.progress import Progress, say
 from synth.rundir import MetricsLog, RunDir, RunInfo
 from synth.steps import make_nll_step, make_train_step
 from synth.stopping import stop_signals
+
+HEARTBEAT = "heartbeat"  # folder in the run directory
+_PATIENCE = 10.0  # seconds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +66,9 @@ def train(info: RunInfo, run: RunDir, profile_steps: range = range(0)) -> Outcom
     distributed.check_equal(configuration.flatten(config))
     distributed.in_turns(lambda: run.check(info))
     last = config.train.num_steps
-    if (reached := latest_step(run)) is not None and reached >= last:
+    reached = latest_step(run)
+    distributed.check_equal({"the newest checkpoint": reached})
+    if reached is not None and reached >= last:
         if reached > last:
             raise UserError(
                 f"--workdir={run.path} has been trained to step {reached}, beyond train.num_steps="
@@ -81,21 +86,41 @@ def train(info: RunInfo, run: RunDir, profile_steps: range = range(0)) -> Outcom
     distributed.in_turns(lambda: _begin(run, info, experiment))
     say(banner(experiment))
     with Checkpoints(run.checkpoints, keep=config.train.keep_checkpoints) as checkpoints:
-        trainer = _Trainer(experiment, run, checkpoints, ledger, profile_steps)
-        with contextlib.closing(trainer):
-            return trainer.run()
+        try:
+            trainer = _Trainer(experiment, run, checkpoints, ledger, profile_steps)
+            with contextlib.closing(trainer):
+                return trainer.run()
+        except OSError as error:  # a full disk, most likely
+            latest = checkpoints.latest()
+            kept = "none is complete yet" if latest is None else f"the last one is of step {latest}"
+            raise UserError(
+                f"{error.strerror or error}, while writing to {error.filename or run.path}. "
+                f"Checkpoints that are complete are kept: {kept}. The same command goes on from it"
+            ) from error
 
 
 def _begin(run: RunDir, info: RunInfo, experiment: Experiment) -> None:
     """Writes what the run is into its directory; in other processes, looks whether it is there."""
     if distributed.is_first():
         run.begin(info)
-    elif not run.exists():
+        shutil.rmtree(run.path / HEARTBEAT, ignore_errors=True)  # of an earlier start
+    elif not _appears(run):
         raise UserError(
             f"--workdir={run.path}: this process does not see what process 0 has written there; "
             "all hosts must share the directory"
         )
     run.set_vocabulary(experiment.tokenizer)
+
+
+def _appears(run: RunDir) -> bool:
+    """Whether the run is there; storage of a network remembers for a while what was not."""
+    end = time.monotonic() + _PATIENCE
+    while not run.exists() and time.monotonic() < end:
+        time.sleep(0.2)
+        with contextlib.suppress(OSError):  # listing makes it look again
+            for folder in (run.path.parent, run.path):
+                any(folder.iterdir())
+    return run.exists()
 
 
 def banner(experiment: Experiment) -> str:
@@ -112,7 +137,9 @@ def banner(experiment: Experiment) -> str:
 
 def latest_step(run: RunDir) -> int | None:
     """The step of the run's newest checkpoint, or None."""
-    if not run.checkpoints.is_dir():
+    is_there = run.checkpoints.is_dir()
+    distributed.check_equal({"whether there are checkpoints": is_there})
+    if not is_there:
         return None
     with Checkpoints(run.checkpoints, keep=1) as checkpoints:
         return checkpoints.latest()
@@ -164,7 +191,7 @@ class _Trainer:
         progress = Progress(self.step, last, self.log.seconds if self.log else 0.0)
         self.ledger.switch("step")
         with stop_signals() as stop, self._heartbeat(), self.profile:
-            while self.step < last and not stop.requested(self.step):
+            while self.step < last and not stop.requested():
                 with self.ledger("data"):
                     batch = sharding.to_devices(next(self.iterator), self.experiment.mesh)
                 self.profile.at(self.step, self.state)
@@ -204,7 +231,7 @@ class _Trainer:
 
         return contextlib.closing(
             Heartbeat(
-                self.run_dir.path / "heartbeat",
+                self.run_dir.path / HEARTBEAT,
                 doing,
                 process=jax.process_index(),
                 processes=jax.process_count(),
@@ -228,7 +255,8 @@ class _Trainer:
             step, self.experiment.abstract_state(), vocabulary=self.experiment.tokenizer.hash
         )
         multiple = self.experiment.config.data.batch_multiple
-        check_processes(restored.meta["process_count"], jax.process_count(), multiple)
+        _, blocks = sharding.row_block(self.experiment.mesh)
+        check_processes(restored.meta["process_count"], blocks, multiple)
         say(f"going on from the checkpoint of step {step}")
         return restored.state, restored.data
 
@@ -301,12 +329,8 @@ class Validation:
 
     def __init__(self, experiment: Experiment):
         self._experiment = experiment
-        nll_step = make_nll_step(experiment)
-
-        def sums(params, fixed, batch):
-            return nll_step(params, fixed, batch).sum(), (batch["targets"] > 0).sum()
-
-        self._sums = jit(sums)
+        self._step = make_nll_step(experiment)
+        self._sums = jax.jit(lambda nll_B, targets_BL: (nll_B.sum(), (targets_BL > 0).sum()))
         examples = list(read_all(open_split(experiment, "validation")))
         self._batches = evaluation_batches(experiment, examples)
 
@@ -315,7 +339,8 @@ class Validation:
         sums = []
         for batch in self._batches:
             arrays = sharding.to_devices(batch, self._experiment.mesh)
-            sums.append(self._sums(state.params, state.fixed, arrays))
+            nll_B = self._step(state.params, state.fixed, arrays)
+            sums.append(self._sums(nll_B, arrays["targets"]))
         nll, tokens = zip(*jax.device_get(sums), strict=True)
         loss = math.fsum(nll) / math.fsum(tokens)
         return {"validation/loss": loss, "validation/perplexity": math.exp(min(loss, 700.0))}

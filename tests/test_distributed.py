@@ -1,6 +1,5 @@
 """Several processes are one program: equal to one, stopped, killed and restarted together."""
 
-import functools
 import os
 import shutil
 import signal
@@ -90,10 +89,6 @@ def assert_like(run: RunDir, other: RunDir) -> None:
         np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
-def has_steps(run: RunDir, steps: int) -> bool:
-    return run.metrics.exists() and len(metrics(run)) > steps
-
-
 @pytest.mark.parametrize(
     ("processes", "changes"),
     [
@@ -136,19 +131,16 @@ def wait_for(condition, running, seconds=90) -> None:
 
 
 def test_a_signal_to_one_process_stops_all_at_one_step(launch, tmp_path):
+    """Between two steps, and before the first one of a run that goes on."""
     run = RunDir(tmp_path / "run")
-    saved = 0
-    for number in (signal.SIGTERM, signal.SIGINT):
-        running = launch(run, 2, changes=LONG)
-        begun = saved
-        wait_for(functools.partial(has_steps, run, begun + 3), running)
-        os.kill(running[1].process.pid or 0, number)
-        statuses = finish(running)
-        assert statuses[0] == 128 + signal.SIGTERM, running[0].err
-        assert statuses[1] == 128 + number, running[1].err
-        saved = max(int(path.name) for path in run.checkpoints.iterdir())
-        assert metrics(run)[-1]["step"] == saved > begun
-        assert f"saved step {saved}; to go on: python train.py" in running[0].err
+    running = launch(run, 2, changes=LONG)
+    wait_for(lambda: run.metrics.exists() and len(metrics(run)) > 3, running)
+    begun = stop(run, running, signal.SIGINT)
+    assert metrics(run)[-1]["step"] == begun
+    running = launch(run, 2, changes=LONG)
+    wait_for(lambda: "going on from the checkpoint" in running[0].err, running)
+    saved = stop(run, running, signal.SIGTERM)
+    assert begun <= saved < begun + 100
 
     # Goes on for two steps, as a run does that never stopped.
     changes = LONG | {"train.num_steps": saved + 2}
@@ -158,6 +150,15 @@ def test_a_signal_to_one_process_stops_all_at_one_step(launch, tmp_path):
     np.testing.assert_array_equal(losses(run), losses(straight))
     for found, expected in zip(parameters(run), parameters(straight), strict=True):
         np.testing.assert_array_equal(found, expected)
+
+
+def stop(run: RunDir, running, number: int) -> int:
+    """Sends process 1 a signal; returns the step that all have saved."""
+    os.kill(running[1].process.pid or 0, number)
+    assert finish(running) == [128 + signal.SIGTERM, 128 + number], running[0].err
+    saved = max(int(path.name) for path in run.checkpoints.iterdir())
+    assert f"saved step {saved}; to go on: python train.py" in running[0].err
+    return saved
 
 
 def test_a_process_that_is_killed_ends_the_others_in_plain_words(launch, alone, tmp_path):
@@ -233,9 +234,9 @@ def test_flags_that_do_not_fit_together(flags, words):
     ("environment", "found"),
     [
         ({}, ""),
-        ({"SLURM_NTASKS": "4", "SLURM_PROCID": "1"}, "Slurm"),
-        ({"SLURM_NTASKS": "1", "SLURM_PROCID": "0"}, ""),
-        ({"SLURM_NTASKS": "4"}, ""),  # in a batch script, outside of srun
+        ({"SLURM_NTASKS": "4", "SLURM_PROCID": "1", "SLURM_STEP_NODELIST": "a,b"}, "Slurm"),
+        ({"SLURM_NTASKS": "1", "SLURM_PROCID": "0", "SLURM_STEP_NODELIST": "a"}, ""),
+        ({"SLURM_NTASKS": "4", "SLURM_PROCID": "0"}, ""),  # in a batch script, outside of srun
         ({"OMPI_COMM_WORLD_SIZE": "2"}, "Open MPI"),
     ],
 )

@@ -159,6 +159,14 @@ def test_logged_losses_are_of_tokens_not_of_batches(tiny, tmp_path, short_text, 
     assert math.isclose(logged[1]["train/learning_rate"], expected, rel_tol=1e-5)
 
 
+def test_a_run_takes_the_compiler_options_of_users(tiny, tmp_path, short_text, monkeypatch):
+    """Tests name a level for XLA, which leaves out the options that `compilation.jit` adds."""
+    monkeypatch.delenv("XLA_FLAGS")
+    steps = {"train.num_steps": 2, "train.eval_every": 2, "train.checkpoint_every": 2}
+    outcome = training.train(tiny("lm1b:random", steps), RunDir(tmp_path / "run"))
+    assert outcome == training.Outcome(2, None)
+
+
 def test_training_learns(trained_ende):
     losses = [r["train/loss"] for r in trained_ende.read_metrics() if "train/loss" in r]
     assert losses[-1] < losses[0]
