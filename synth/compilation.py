@@ -10,11 +10,14 @@ from typing import Any
 
 import jax
 
+# A `jax.Device`, which a type checker takes for a variable.
+Device = Any
+
 _LEVEL = "xla_backend_optimization_level"
-_TARGET: contextvars.ContextVar[Sequence[jax.Device]] = contextvars.ContextVar("target")
+_TARGET: contextvars.ContextVar[Sequence[Device]] = contextvars.ContextVar("target")
 
 
-def devices() -> Sequence[jax.Device]:
+def devices() -> Sequence[Device]:
     """What programs are made for: the devices there are, or those of `compiling_for`."""
     return _TARGET.get(None) or jax.devices()
 
@@ -25,7 +28,7 @@ def platform() -> str:
 
 
 @contextlib.contextmanager
-def compiling_for(target: Sequence[jax.Device]) -> Iterator[None]:
+def compiling_for(target: Sequence[Device]) -> Iterator[None]:
     """Experiments that are made and steps that are traced inside are for these devices.
 
     They need not be there: of a description of a TPU (`synth.topologies`) programs are compiled,
