@@ -14,6 +14,7 @@ import jax
 Device = Any
 
 _LEVEL = "xla_backend_optimization_level"
+_ROWS: contextvars.ContextVar[jax.sharding.Sharding] = contextvars.ContextVar("rows")
 _TARGET: contextvars.ContextVar[Sequence[Device]] = contextvars.ContextVar("target")
 
 
@@ -52,6 +53,27 @@ def jit(function: Callable[..., Any], **options: Any) -> Any:
     chosen = _LEVEL in os.environ.get("XLA_FLAGS", "")
     compiler_options = {_LEVEL: 1} if platform() == "cpu" and not chosen else None
     return jax.jit(function, compiler_options=compiler_options, **options)
+
+
+@contextlib.contextmanager
+def rows_split_as(sharding: jax.sharding.Sharding) -> Iterator[None]:
+    """Models that are traced inside split the rows of the stream of the residuals like that."""
+    token = _ROWS.set(sharding)
+    try:
+        yield
+    finally:
+        _ROWS.reset(token)
+
+
+def split_rows(x: jax.Array) -> jax.Array:
+    """x, its first axis split as `rows_split_as` says, and in the backward pass its gradient.
+
+    Left to itself the partitioner takes the split of the embedding over fsdp for that of the
+    stream: each device then computes the rows of four, say, and most products are summed over
+    devices.
+    """
+    sharding = _ROWS.get(None)
+    return x if sharding is None else jax.lax.with_sharding_constraint(x, sharding)
 
 
 def stored(x: jax.Array) -> jax.Array:
