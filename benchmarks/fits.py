@@ -1,20 +1,22 @@
 """Which rows of the paper fit which TPUs: every row compiled, none run.
 
-python -m benchmarks.fits [--topologies=v3-8,v5e-16,v5p-64] --write=results/fits.md
+python -m benchmarks.fits [--topologies=v5e-16,v3-8,v5p-64] --write=results/fits.md
 
 Each row of a config's run card at scale=paper is compiled as `train.py --compile_for` does
 (pip install -r requirements-tpu-check.txt), rows that are the same program once; a program takes
-10 seconds to minutes. What is done is kept in cache/fits.jsonl and the page is written after
-each: stopped, it goes on. Delete that file after a change of the model.
+minutes. What is done is kept in cache/fits.jsonl and the page is written after each: stopped, it
+goes on, and with --seconds it stops by itself. Delete that file after a change of the model.
 """
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import hashlib
 import json
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,7 +33,7 @@ from synth.experiment import layout
 from synth.files import write_text
 from synth.variants import parse_variant
 
-TOPOLOGIES = ("v3-8", "v5e-16", "v5p-64")
+TOPOLOGIES = ("v5e-16", "v3-8", "v5p-64")
 _HEAD = """# Which rows fit which TPUs
 
 The training step of every row, compiled for TPUs that were not there: what it takes of a device's
@@ -41,7 +43,7 @@ _TEXT = """{chips} chips, {devices} devices, {limit} of each for a program; the 
 (mesh data={devices}). Memory is that of the batch shape that takes most: arguments, temporaries and
 code. Operations are XLA's count, which takes a loop's body once; collectives the bytes of the
 arrays that are reduced or gathered, of a step and device. Rows that are one program are compiled
-once."""
+once, with XLA's least effort: a run's program may need an eighth more memory."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,8 +65,13 @@ def main(argv: Sequence[str] | None = None, compile_row: Any = compile_for) -> i
     flags.add_argument("--topologies", type=names, default=list(TOPOLOGIES))
     flags.add_argument("--cache", type=Path, default=Path("cache/fits.jsonl"))
     flags.add_argument("--write", metavar="PAGE", help="also write this page, after each row")
+    flags.add_argument("--seconds", type=measure.positive, default=10**6, help="begin none later")
     args = flags.parse_args(argv)
-    called = measure.called(flags, args)
+    start = time.monotonic()
+    # How long it may go on changes no figure.
+    called = measure.called(
+        flags, argparse.Namespace(**vars(args) | {"seconds": flags.get_default("seconds")})
+    )
     rows, done = paper_rows(Path("configs")), read(args.cache)
 
     def page() -> str:
@@ -73,7 +80,7 @@ def main(argv: Sequence[str] | None = None, compile_row: Any = compile_for) -> i
     for name in args.topologies:
         for row in rows:
             place = f"{topologies.parse(name).name} {row.key}"
-            if place not in done:
+            if place not in done and time.monotonic() - start < args.seconds:
                 print(f"{name}: {row.names[0]}", file=sys.stderr, flush=True)
                 done[place] = summary(compile_row, row, name)
                 append(args.cache, place, done[place])

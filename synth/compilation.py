@@ -10,11 +10,15 @@ from typing import Any
 
 import jax
 
+# A `jax.Device`, which a type checker takes for a variable.
+Device = Any
+
 _LEVEL = "xla_backend_optimization_level"
-_TARGET: contextvars.ContextVar[Sequence[Any]] = contextvars.ContextVar("target")
+_ROWS: contextvars.ContextVar[jax.sharding.Sharding] = contextvars.ContextVar("rows")
+_TARGET: contextvars.ContextVar[Sequence[Device]] = contextvars.ContextVar("target")
 
 
-def devices() -> Sequence[Any]:
+def devices() -> Sequence[Device]:
     """What programs are made for: the devices there are, or those of `compiling_for`."""
     return _TARGET.get(None) or jax.devices()
 
@@ -25,7 +29,7 @@ def platform() -> str:
 
 
 @contextlib.contextmanager
-def compiling_for(target: Sequence[Any]) -> Iterator[None]:
+def compiling_for(target: Sequence[Device]) -> Iterator[None]:
     """Experiments that are made and steps that are traced inside are for these devices.
 
     They need not be there: of a description of a TPU (`synth.topologies`) programs are compiled,
@@ -49,6 +53,27 @@ def jit(function: Callable[..., Any], **options: Any) -> Any:
     chosen = _LEVEL in os.environ.get("XLA_FLAGS", "")
     compiler_options = {_LEVEL: 1} if platform() == "cpu" and not chosen else None
     return jax.jit(function, compiler_options=compiler_options, **options)
+
+
+@contextlib.contextmanager
+def rows_split_as(sharding: jax.sharding.Sharding) -> Iterator[None]:
+    """Models that are traced inside split the rows of the stream of the residuals like that."""
+    token = _ROWS.set(sharding)
+    try:
+        yield
+    finally:
+        _ROWS.reset(token)
+
+
+def split_rows(x: jax.Array) -> jax.Array:
+    """x, its first axis split as `rows_split_as` says, and in the backward pass its gradient.
+
+    Left to itself the partitioner takes the split of the embedding over fsdp for that of the
+    stream: each device then computes the rows of four, say, and most products are summed over
+    devices.
+    """
+    sharding = _ROWS.get(None)
+    return x if sharding is None else jax.lax.with_sharding_constraint(x, sharding)
 
 
 def stored(x: jax.Array) -> jax.Array:

@@ -19,13 +19,16 @@ from typing import Any
 import jax
 
 from synth import hlo, sharding, topologies
-from synth.compilation import compiling_for
+from synth.compilation import Device, compiling_for, platform
 from synth.configuration import Config
 from synth.describe import operations
 from synth.errors import UserError
 from synth.experiment import Experiment, abstract_batches, layout, make_textless_experiment
 from synth.steps import make_train_step
 
+# The TPU compiler tries fewer ways to compute each fusion, for a tenth of the time. Operations and
+# collectives are the same; memory is less by what the tried ways would take (docs/speed.md).
+_EFFORT = {"exec_time_optimization_effort": -1.0}
 _REMATERIALISED = "Involuntary full rematerialization"
 _TOO_LARGE = "RESOURCE_EXHAUSTED"
 # Both of its ways to say so: all that is needed, or the temporaries alone.
@@ -47,7 +50,9 @@ def compile_for(config: Config, name: str) -> dict[str, Any]:
     return report(config, topology, devices)
 
 
-def report(config: Config, topology: topologies.Topology, devices: Sequence[Any]) -> dict[str, Any]:
+def report(
+    config: Config, topology: topologies.Topology, devices: Sequence[Device]
+) -> dict[str, Any]:
     """Compiles the training step of a config for some devices.
 
     Of the shapes of the run's batches the longest is compiled; the shortest, too, if all targets
@@ -119,7 +124,7 @@ def _program(
     compiled, failure = None, ""
     with captured_stderr() as log:
         try:
-            compiled = lowered.compile()
+            compiled = lowered.compile(_EFFORT if platform() == "tpu" else None)
         except jax.errors.JaxRuntimeError as error:
             if _TOO_LARGE not in str(error):
                 raise

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import optax
 
 from synth import sharding
-from synth.compilation import jit
+from synth.compilation import jit, rows_split_as
 from synth.experiment import Experiment, TrainState
 from synth.losses import smoothed_loss, token_nll
 
@@ -27,7 +27,8 @@ def make_train_step(experiment: Experiment) -> Callable[[TrainState, Batch], Tra
     dropout_key = jax.random.fold_in(jax.random.key(experiment.config.seed), 1)
 
     def loss_sum(params, fixed, batch, key):
-        x_BLD, kernel_VD = experiment.model(params, fixed).last_layer(batch, key)
+        with rows_split_as(sharding.batch_sharding(experiment.mesh)):
+            x_BLD, kernel_VD = experiment.model(params, fixed).last_layer(batch, key)
         return smoothed_loss(
             x_BLD,
             kernel_VD,
@@ -107,7 +108,8 @@ def make_nll_step(experiment: Experiment) -> Callable[[Any, Any, Batch], jax.Arr
     tokens_at_once = loss_tokens(experiment)
 
     def nll_step(params, fixed, batch):
-        x_BLD, kernel_VD = experiment.model(params, fixed).last_layer(batch)
+        with rows_split_as(sharding.batch_sharding(experiment.mesh)):
+            x_BLD, kernel_VD = experiment.model(params, fixed).last_layer(batch)
         nll_BL = token_nll(x_BLD, kernel_VD, batch["targets"], tokens_at_once=tokens_at_once)
         return jnp.sum(nll_BL, axis=-1)
 

@@ -13,10 +13,10 @@ import dataclasses
 import math
 import os
 import re
-from typing import Any
 
 import jax
 
+from synth.compilation import Device
 from synth.errors import UserError
 
 GIB = 2**30
@@ -191,7 +191,7 @@ def _standard(chip: Chip, cores: int) -> Topology:
     return Topology(chip, tuple(shape))
 
 
-def describe(topology: Topology) -> list[Any]:
+def describe(topology: Topology) -> list[Device]:
     """The devices, which need not be there: to compile for, not to run on.
 
     Raises:
@@ -203,8 +203,10 @@ def describe(topology: Topology) -> list[Any]:
         raise UserError(
             "--compile_for needs the TPU compiler: pip install -r requirements-tpu-check.txt"
         ) from error
-    # libtpu would ask the cloud which machine this is, and JAX take the chips if there are any.
+    # libtpu would ask the cloud which machine this is, and be one process's alone; and JAX would
+    # take the chips if there are any.
     os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
+    os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
     jax.config.update("jax_platforms", "cpu")
     from jax.experimental import topologies
 

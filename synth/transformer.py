@@ -23,7 +23,7 @@ from synth.attention import CrossAttention, SelfAttention
 from synth.attention.scores import glorot
 from synth.attention.step import Unmoved, first_ancestors, with_own_place
 from synth.attention.terms import Mask, causal_LM
-from synth.compilation import stored
+from synth.compilation import split_rows, stored
 from synth.dropout import dropout
 from synth.layers import PAD_ID, Embedding, FeedForward, Norm, output_logits
 
@@ -134,10 +134,10 @@ class Stack(nnx.Module):
         count = len(self.blocks)
         memories = [None] * count if memories is None else memories
         keys = [None] * (count + 1) if key is None else list(jax.random.split(key, count + 1))
-        x_BLD = dropout(x_BLD, self.residual_dropout, keys[-1])
+        x_BLD = split_rows(dropout(x_BLD, self.residual_dropout, keys[-1]))
         for block, memory, block_key in zip(self.blocks, memories, keys[:-1], strict=True):
             run = functools.partial(block, mask=mask, memory=memory, key=block_key, **shared)
-            x_BLD = (jax.checkpoint(run) if self.remat else run)(x_BLD)
+            x_BLD = split_rows((jax.checkpoint(run) if self.remat else run)(x_BLD))
         return self.norm(x_BLD)
 
     def init_cache(self, batch: int, beam: int, length: int) -> dict[str, Any]:

@@ -199,7 +199,7 @@ def test_blocks_that_are_computed_again_give_the_same(kind, variant):
     """Values and gradients, with dropout."""
     found, programs = [], []
     for remat in (False, True):
-        rates: Any = dict(residual_dropout=0.1, attention_dropout=0.1)
+        rates: dict[str, Any] = dict(residual_dropout=0.1, attention_dropout=0.1)
         model = small_model(kind, variant, remat=remat, **rates)
         graphdef, params, fixed = nnx.split(model, nnx.Param, ...)
 
