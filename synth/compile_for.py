@@ -21,7 +21,7 @@ import jax
 from synth import hlo, sharding, topologies
 from synth.compilation import Device, compiling_for, platform
 from synth.configuration import Config
-from synth.describe import operations
+from synth.describe import step_operations
 from synth.errors import UserError
 from synth.experiment import Experiment, abstract_batches, layout, make_textless_experiment
 from synth.steps import make_train_step
@@ -196,7 +196,7 @@ def _model_flops(experiment: Experiment) -> float:
     shapes = layout(experiment.config, experiment.task)
     side = "inputs" if experiment.task.kind == "classification" else "targets"
     rows, length = shapes.shapes(shapes.max_length)[side]
-    return 3.0 * sum(operations(experiment.config, experiment.task).values()) * rows * length
+    return float(step_operations(experiment.config, experiment.task) * rows * length)
 
 
 def _arrays(state: Any) -> list[dict[str, Any]]:

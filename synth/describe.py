@@ -45,7 +45,7 @@ def describe(config: Config) -> dict[str, Any]:
         "operations_per_token": {
             "parts": operations(config, task),
             "forward": forward,
-            "training_step": 3 * forward,
+            "training_step": step_operations(config, task),
         },
     }
 
@@ -61,8 +61,8 @@ def training_operations(config: Config) -> int:
 
     Every token of every batch counts as a target token: what is really needed is less.
     """
-    forward = sum(operations(config, tasks.get_task(config.data.task)).values())
-    return 3 * forward * config.data.batch_tokens * config.train.num_steps
+    per_token = step_operations(config, tasks.get_task(config.data.task))
+    return per_token * config.data.batch_tokens * config.train.num_steps
 
 
 def _parameters(state: nnx.State) -> dict[str, int]:
@@ -85,6 +85,11 @@ def _part(keys: list) -> str:
         inner = rest[0] if rest[0] in ("scores", "mixture") else "value and output"
         return f"{stack} self_attention {inner}"
     return f"{stack} {sub_layer}"
+
+
+def step_operations(config: Config, task: tasks.Task) -> int:
+    """Operations of a training step per token: the backward pass is twice the forward pass."""
+    return 3 * sum(operations(config, task).values())
 
 
 def operations(config: Config, task: tasks.Task) -> dict[str, int]:

@@ -8,6 +8,7 @@ which of them is silent, or keeps the others waiting.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -67,12 +68,10 @@ class Heartbeat:
 
     def _run(self) -> None:
         while True:
-            try:
+            with contextlib.suppress(OSError):  # a full disk stops the run, with better words
                 self._beat()
                 if self._process == 0:
                     self._look()
-            except OSError:
-                pass  # a full disk stops the run by itself, with better words
             if self._stop.wait(self._every):
                 return
 

@@ -7,7 +7,7 @@ import jax
 from data.tasks import Task
 from synth import topologies
 from synth.configuration import Config
-from synth.describe import operations
+from synth.describe import step_operations
 
 # What JAX calls a device -> what its makers call it.
 _TPUS = {
@@ -45,6 +45,6 @@ def figures(config: Config, task: Task, tokens_per_second: float) -> dict[str, f
     devices = jax.device_count()
     found = {"tokens_per_second_per_device": tokens_per_second / devices}
     if peak := peak_flops(jax.devices()[0].device_kind):
-        flops = 3 * sum(operations(config, task).values()) * tokens_per_second
+        flops = step_operations(config, task) * tokens_per_second
         found["utilisation"] = flops / (devices * peak)
     return found
