@@ -4,8 +4,9 @@ python -m benchmarks.fits [--topologies=v5e-16,v3-8,v5p-64] --write=results/fits
 
 Each row of a config's run card at scale=paper is compiled as `train.py --compile_for` does
 (pip install -r requirements-tpu-check.txt), rows that are the same program once; a program takes
-minutes. What is done is kept in cache/fits.jsonl and the page is written after each: stopped, it
-goes on, and with --seconds it stops by itself. Delete that file after a change of the model.
+minutes. What is done is kept in results/fits.jsonl, with the versions that did it, and the page is
+written after each: stopped, it goes on, and with --seconds it stops by itself. Delete that file
+after a change of the model.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from synth.files import write_text
 from synth.variants import parse_variant
 
 TOPOLOGIES = ("v5e-16", "v3-8", "v5p-64")
+_PACKAGES = ("jax", "jaxlib", "flax", "libtpu")
 _HEAD = """# Which rows fit which TPUs
 
 The training step of every row, compiled for TPUs that were not there: what it takes of a device's
@@ -63,7 +65,7 @@ def main(argv: Sequence[str] | None = None, compile_row: Any = compile_for) -> i
     """The command; returns the exit status."""
     flags = command.Flags(prog="benchmarks.fits", description=__doc__)
     flags.add_argument("--topologies", type=names, default=list(TOPOLOGIES))
-    flags.add_argument("--cache", type=Path, default=Path("cache/fits.jsonl"))
+    flags.add_argument("--store", type=Path, default=Path("results/fits.jsonl"))
     flags.add_argument("--write", metavar="PAGE", help="also write this page, after each row")
     flags.add_argument("--seconds", type=measure.positive, default=10**6, help="begin none later")
     args = flags.parse_args(argv)
@@ -72,7 +74,7 @@ def main(argv: Sequence[str] | None = None, compile_row: Any = compile_for) -> i
     called = measure.called(
         flags, argparse.Namespace(**vars(args) | {"seconds": flags.get_default("seconds")})
     )
-    rows, done = paper_rows(Path("configs")), read(args.cache)
+    rows, done = paper_rows(Path("configs")), read(args.store)
 
     def page() -> str:
         return "\n".join([_HEAD, *(section(called, t, rows, done) for t in args.topologies)])
@@ -83,7 +85,7 @@ def main(argv: Sequence[str] | None = None, compile_row: Any = compile_for) -> i
             if place not in done and time.monotonic() - start < args.seconds:
                 print(f"{name}: {row.names[0]}", file=sys.stderr, flush=True)
                 done[place] = summary(compile_row, row, name)
-                append(args.cache, place, done[place])
+                append(args.store, place, done[place])
                 jax.clear_caches()
                 if args.write:
                     write_text(Path(args.write), page())
@@ -173,18 +175,23 @@ def summary(compile_row: Callable[[Config, str], dict[str, Any]], row: Row, name
 
 
 def read(path: Path) -> dict[str, Any]:
-    """What was compiled before, by topology and program."""
+    """What these versions compiled before, by topology and program."""
     if not path.exists():
         return {}
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    return {line.pop("place"): line for line in lines}
+    return {line.pop("place"): line for line in lines if line["versions"] == versions()}
+
+
+def versions() -> dict[str, str | None]:
+    """Of what a figure may depend on."""
+    return {name: measure.version(name) for name in _PACKAGES}
 
 
 def append(path: Path, place: str, found: dict[str, Any]) -> None:
-    """Adds a line to the cache."""
+    """Adds a line to the store."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps({"place": place, **found}) + "\n")
+        file.write(json.dumps({"place": place, "versions": versions(), **found}) + "\n")
 
 
 def section(called: str, name: str, rows: Sequence[Row], done: dict[str, Any]) -> str:
@@ -201,9 +208,7 @@ def section(called: str, name: str, rows: Sequence[Row], done: dict[str, Any]) -
         limit=f"{topology.memory / topologies.GIB:.2f} GiB",
     )
     headers = ("config", "attention", "GiB", "fits", "GFLOP", "collectives, MB", "compiled in, s")
-    return measure.section(
-        name, called, text, headers, lines, left=2, packages=("jax", "jaxlib", "flax", "libtpu")
-    )
+    return measure.section(name, called, text, headers, lines, left=2, packages=_PACKAGES)
 
 
 def cells(found: dict[str, Any]) -> tuple[str, ...]:

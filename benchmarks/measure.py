@@ -136,7 +136,7 @@ def machine(*packages: str) -> str:
     if jax.default_backend() != "cpu":
         devices = f", {jax.device_count()} x {jax.devices()[0].device_kind}"
     cores = len(os.sched_getaffinity(0))
-    found = [f"{name} {version}" for name in packages if (version := _version(name))]
+    found = [f"{name} {number}" for name in packages if (number := version(name))]
     place = f"{platform.machine()}, {cores} cores{devices}, Python {platform.python_version()}"
     return "; ".join([place, ", ".join(found)] if found else [place])
 
@@ -179,7 +179,8 @@ def write(section_text: str, page: Path) -> None:
     page.write_text("\n".join([head.rstrip("\n") + "\n", *by_title.values()]), encoding="utf-8")
 
 
-def _version(package: str) -> str | None:
+def version(package: str) -> str | None:
+    """Of an installed package; None if it is not there."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
