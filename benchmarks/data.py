@@ -137,7 +137,7 @@ class OneByOne:
 
     def __init__(self, tokenizer: Tokenizer):
         with tempfile.TemporaryDirectory() as folder:
-            tokenizer.save_copy(f"{folder}/v.model")
+            Path(folder, "v.model").write_bytes(tokenizer.model)
             model = Path(folder, "v.model").read_bytes()
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
 

@@ -64,12 +64,13 @@ class Tokenizer:
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "Tokenizer":
-        """Reads a model file; a `DataError` if there is none."""
-        if not Path(path).is_file():
+    def load(cls, path: str | Path) -> "Tokenizer":
+        """Reads a model file, at a path of any kind; a `DataError` if there is none."""
+        path = Path(path) if isinstance(path, str) else path
+        if not path.is_file():
             raise DataError(f"there is no vocabulary at {path}")
         try:
-            tokenizer = cls(Path(path).read_bytes())
+            tokenizer = cls(path.read_bytes())
         except RuntimeError:
             tokenizer = None
         if tokenizer is None or not tokenizer.vocab_size:
@@ -79,6 +80,11 @@ class Tokenizer:
     @property
     def vocab_size(self) -> int:
         return self._processor.vocab_size()
+
+    @property
+    def model(self) -> bytes:
+        """Contents of the model file."""
+        return self._model
 
     @property
     def hash(self) -> str:
@@ -107,10 +113,6 @@ class Tokenizer:
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """The name of each piece, for people: U+2581 stands for a space."""
         return [self._processor.id_to_piece(int(token)) for token in ids]
-
-    def save_copy(self, path: str | os.PathLike[str]) -> None:
-        """Writes the model file, in one step, to `path`."""
-        _write_at_once(Path(path), self._model)
 
     def _cut(self, ids: Iterable[int]) -> list[int]:
         row = [int(token) for token in ids]
@@ -150,7 +152,7 @@ def train_tokenizer(
             raise failed[0] from error
         raise _size_error(vocab_size, str(error)) from error
     tokenizer = Tokenizer(model.getvalue())
-    tokenizer.save_copy(path)
+    _write_at_once(Path(path), tokenizer.model)
     return tokenizer
 
 

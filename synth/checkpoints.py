@@ -52,7 +52,9 @@ class Checkpoints:
             best_fn=loss, best_mode="min", preservation_policy=policy, create=True
         )
         self._directory = directory
-        self._manager = ocp.CheckpointManager(directory.absolute(), options=options)
+        # Orbax wants no relative paths; those of buckets never are, and etils would spoil them.
+        place = directory.absolute() if isinstance(directory, Path) else directory
+        self._manager = ocp.CheckpointManager(place, options=options)
         # It would ask with the number of a step, which `stopping.Stop` does with other numbers.
         self._manager.reached_preemption = lambda step: False
 

@@ -1,15 +1,128 @@
-"""Writing a file in one step."""
+"""Files of a run, on a file system or in a bucket of Google Cloud Storage (`gs://`).
 
+Paths of buckets are `etils.epath` paths, which Orbax takes as well; they have pathlib's methods. An
+object of a bucket is written at once or not at all, and cannot be added to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
 import os
+import shutil
 import socket
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
+
+from synth.errors import UserError
+
+_BUCKET = "gs://"
 
 
-def write_text(path: Path, text: str) -> None:
-    """Replaces a UTF-8 file so that a crash leaves the old or the new one, never a part."""
+def locate(name: str | os.PathLike[str]) -> Path:
+    """The path of that name.
+
+    Raises:
+      UserError: for an address of another kind, and for a bucket that cannot be reached.
+    """
+    text = os.fspath(name)
+    if text.startswith(_BUCKET):
+        _reach(text.removeprefix(_BUCKET).split("/")[0])
+        return _bucket_path(text)
+    if "://" in text:
+        raise UserError(f"{text}: name a directory, or a place in a bucket (gs://BUCKET/NAME)")
+    return Path(text)
+
+
+def _bucket_path(text: str) -> Path:
+    from etils import epath
+
+    return cast(Path, epath.Path(text))
+
+
+@functools.cache
+def _reach(bucket: str) -> None:
+    """Raises UserError unless the bucket is there, before anything is written."""
+    # Of gcsfs: other processes write there, too; and no question about a kind of bucket that is
+    # rare, which it asks and warns about at each start.
+    os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
+    try:
+        import gcsfs  # noqa: F401 # pyright: ignore[reportMissingImports] (fsspec finds it by name)
+        from fsspec.config import conf
+    except ImportError as error:
+        raise UserError(
+            f"{_BUCKET}{bucket} needs gcsfs: pip install -r requirements-bucket.txt, or mount the "
+            "bucket (docs/pod.md)"
+        ) from error
+    conf.setdefault("gcs", {"use_listings_cache": False})
+    try:
+        found, reason = _bucket_path(f"{_BUCKET}{bucket}").exists(), "there is none of that name"
+    except Exception as error:  # of several libraries, with no base of their own
+        found, reason = False, str(error).strip().partition("\n")[0]
+    if not found:
+        raise UserError(
+            f"the bucket {_BUCKET}{bucket} cannot be reached: {reason}. Is its name right, and may "
+            "this machine read it (gcloud auth application-default login)?"
+        )
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Replaces a file so that a crash leaves the old or the new one, never a part."""
+    if not isinstance(path, Path):
+        _put(path, content)
+        return
     draft = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}")
     try:
-        draft.write_text(text, encoding="utf-8")
+        draft.write_bytes(content)
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def _put(path: Path, content: bytes) -> None:
+    """Writes an object of a bucket; an OSError as a file system has them if that cannot be done."""
+    try:
+        path.write_bytes(content)
+    except OSError:
+        raise
+    except Exception as error:  # of several libraries, with no base of their own
+        raise OSError(errno.EIO, str(error).partition("\n")[0], str(path)) from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """`write_bytes` in UTF-8."""
+    write_bytes(path, text.encode())
+
+
+def append_text(path: Path, text: str) -> None:
+    """Adds UTF-8 text to the end of a file, which need not exist."""
+    if isinstance(path, Path):
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)
+    else:
+        write_text(path, (path.read_text("utf-8") if path.exists() else "") + text)
+
+
+def remove_tree(path: Path) -> None:
+    """Removes a directory with all that is in it, if it is there and that can be done."""
+    if isinstance(path, Path):
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        cast(Any, path).rmtree(missing_ok=True)
+
+
+@contextlib.contextmanager
+def written_here(folder: Path) -> Iterator[Path]:
+    """A directory of a file system, for what cannot write elsewhere; at the end `folder` has it."""
+    if isinstance(folder, Path):
+        yield folder
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        yield Path(scratch)
+        for path in Path(scratch).rglob("*"):
+            if path.is_file():
+                target = folder / path.relative_to(scratch).as_posix()
+                _put(target, path.read_bytes())

@@ -13,6 +13,7 @@ from data.tasks.task import Example
 from synth import distributed, lines
 from synth.decoding import Search, make_decoder
 from synth.experiment import Experiment, evaluation_batches
+from synth.files import append_text, write_text
 from synth.passes import run_pass
 from synth.progress import say
 
@@ -57,7 +58,7 @@ def write_outputs(
         }
         known |= found
         if part and distributed.is_first():
-            _append(part, found)
+            append_text(part, "".join(map(_line, found.items())))
     return [known[index] for index in range(len(examples))]
 
 
@@ -72,13 +73,8 @@ def _read(part: Path) -> dict[int, str]:
             known[record["index"]] = record["output"]
         except (ValueError, KeyError, TypeError):
             break
-    part.write_text("".join(map(_line, known.items())), encoding="utf-8")
+    write_text(part, "".join(map(_line, known.items())))
     return known
-
-
-def _append(part: Path, found: dict[int, str]) -> None:
-    with part.open("a", encoding="utf-8") as file:
-        file.writelines(map(_line, found.items()))
 
 
 def _line(item: tuple[int, str]) -> str:

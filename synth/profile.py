@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import jax
 
 from synth.errors import UserError
+from synth.files import written_here
 
 
 def parse_steps(bounds: Sequence[str]) -> range:
@@ -31,17 +33,19 @@ class Profile:
     """Starts and stops the profiler; of several processes each has a folder of its own in it."""
 
     def __init__(self, folder: Path, steps: range):
-        self._folder, self._steps, self._runs = folder, steps, False
+        self._folder, self._steps = folder, steps
+        self._written: contextlib.ExitStack | None = None  # while it runs
 
     def at(self, step: int, state: Any) -> None:
         """Called before each step, with the state that it starts from."""
-        if not self._runs and step in self._steps:
+        if not self._written and step in self._steps:
             own = (
                 self._folder / str(jax.process_index()) if jax.process_count() > 1 else self._folder
             )
-            jax.profiler.start_trace(str(own))
-            self._runs = True
-        elif self._runs and step == self._steps.stop:
+            self._written = contextlib.ExitStack()
+            jax.profiler.start_trace(str(self._written.enter_context(written_here(own))))
+            self._written.callback(jax.profiler.stop_trace)  # before what is written is copied
+        elif self._written and step == self._steps.stop:
             jax.block_until_ready(state)  # the device is behind
             self.__exit__()
 
@@ -49,6 +53,6 @@ class Profile:
         return self
 
     def __exit__(self, *_) -> None:
-        if self._runs:
-            self._runs = False
-            jax.profiler.stop_trace()
+        if self._written:
+            self._written.close()
+            self._written = None

@@ -24,7 +24,7 @@ from data.tokenizer import Tokenizer
 from synth import configuration
 from synth.configuration import Config
 from synth.errors import UserError
-from synth.files import write_text
+from synth.files import append_text, locate, write_bytes, write_text
 
 # Keys and sections that may change when a run goes on: they do not change what a step computes.
 # The T2T schedule does not depend on the number of steps, so a longer run is the same run.
@@ -58,14 +58,10 @@ class RunInfo:
 
 
 class RunDir:
-    """Paths and files of one run."""
+    """Paths and files of one run; `path` may be in a bucket (`files.locate`)."""
 
     def __init__(self, path: str | Path):
-        if "://" in str(path):
-            raise UserError(
-                f"--workdir={path}: name a directory; a bucket must be mounted (docs/pod.md)"
-            )
-        self.path = Path(path)
+        self.path = locate(path)
         self.checkpoints = self.path / "checkpoints"
         self.vocabulary = self.path / "vocabulary.model"
         self.metrics = self.path / "metrics.jsonl"
@@ -132,7 +128,7 @@ class RunDir:
     def set_vocabulary(self, tokenizer: Tokenizer) -> None:
         """Puts the vocabulary into a new run; in an old one it must be the same."""
         if not self.vocabulary.exists():
-            tokenizer.save_copy(self.vocabulary)  # one process after the other
+            write_bytes(self.vocabulary, tokenizer.model)  # one process after the other
         old = Tokenizer.load(self.vocabulary).hash
         if old != tokenizer.hash:
             raise UserError(
@@ -173,7 +169,7 @@ class MetricsLog:
         # All of their seconds, by part.
         timings = [record["timing"] for record in kept if "parts" in record["timing"]]
         self.parts: dict[str, float] = timings[-1]["parts"] if timings else {}
-        self._file = run.metrics.open("a", encoding="utf-8")
+        self._path = run.metrics
         self._events = SummaryWriter(str(run.path), purge_step=step + 1, write_to_disk=True)
 
     def write(self, step: int, values: Mapping[str, float], **timing: Any) -> None:
@@ -182,12 +178,10 @@ class MetricsLog:
             if math.isfinite(value):
                 self._events.add_scalar(name, value, step)
         record = {"step": step, **values, "timing": timing}
-        self._file.write(json.dumps(record) + "\n")
-        self._file.flush()
+        append_text(self._path, json.dumps(record) + "\n")
 
     def close(self) -> None:
         """Writes out what is buffered."""
-        self._file.close()
         self._events.close()
 
 

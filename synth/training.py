@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-import shutil
 import time
 from typing import Any
 
@@ -26,6 +25,7 @@ from synth.experiment import (
     make_experiment,
     open_split,
 )
+from synth.files import remove_tree
 from synth.heartbeat import Heartbeat
 from synth.ledger import Ledger, summary
 from synth.profile import Profile
@@ -103,7 +103,7 @@ def _begin(run: RunDir, info: RunInfo, experiment: Experiment) -> None:
     """Writes what the run is into its directory; in other processes, looks whether it is there."""
     if distributed.is_first():
         run.begin(info)
-        shutil.rmtree(run.path / HEARTBEAT, ignore_errors=True)  # of an earlier start
+        remove_tree(run.path / HEARTBEAT)  # of an earlier start
     elif not _appears(run):
         raise UserError(
             f"--workdir={run.path}: this process does not see what process 0 has written there; "

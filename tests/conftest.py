@@ -179,7 +179,14 @@ class Running:
         return self
 
 
-def _run_script(name: str, argv: list[str], directory: str, out_path: str, err_path: str) -> None:
+def _run_script(
+    name: str,
+    argv: list[str],
+    directory: str,
+    out_path: str,
+    err_path: str,
+    environment: Mapping[str, str],
+) -> None:
     for number, path in ((1, out_path), (2, err_path)):
         os.dup2(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o666), number)
     os.chdir(directory)
@@ -187,6 +194,7 @@ def _run_script(name: str, argv: list[str], directory: str, out_path: str, err_p
     # in these forked processes (threads of XLA's pool lost in the fork? not isolated), and did not
     # in a few runs of train.py started afresh.
     os.environ["XLA_FLAGS"] = ONE_DEVICE
+    os.environ.update(environment)
     sys.argv = [name, *argv]
     runpy.run_path(str(ROOT / name), run_name="__main__")
 
@@ -204,10 +212,15 @@ def start(tmp_path_factory) -> Callable[..., Running]:
         patch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{ROOT / 'tests'}")
         multiprocessing.forkserver.ensure_running()
 
-    def start(name: str, *argv: str, directory: Path = ROOT) -> Running:
+    def start(
+        name: str,
+        *argv: str,
+        directory: Path = ROOT,
+        environment: Mapping[str, str] | None = None,
+    ) -> Running:
         out, err = (tempfile.mkstemp(dir=scratch)[1] for _ in range(2))
         argv = (*argv, f"--compilation_cache_dir={CACHE / 'jax'}")
-        arguments = (name, list(argv), str(directory), out, err)
+        arguments = (name, list(argv), str(directory), out, err, environment or {})
         process = context.Process(target=_run_script, args=arguments, daemon=True)
         process.start()
         return Running(process, Path(out), Path(err))

@@ -103,8 +103,7 @@ def test_equal_lines_give_an_equal_file(tokenizer, tmp_path):
     again = train_tokenizer(LINES, tmp_path / "b.model", vocab_size=300)
     assert again.hash == tokenizer.hash
     assert Tokenizer.load(tmp_path / "b.model").hash == tokenizer.hash
-    tokenizer.save_copy(tmp_path / "deep" / "c.model")
-    assert (tmp_path / "deep" / "c.model").read_bytes() == (tmp_path / "b.model").read_bytes()
+    assert tokenizer.model == (tmp_path / "b.model").read_bytes()
     assert train_tokenizer(LINES, tmp_path / "b.model", vocab_size=301).hash != tokenizer.hash
 
 
