@@ -15,7 +15,6 @@ import importlib
 import importlib.util
 import itertools
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -136,10 +135,7 @@ class OneByOne:
     """The same vocabulary without the threads that a call for many texts starts."""
 
     def __init__(self, tokenizer: Tokenizer):
-        with tempfile.TemporaryDirectory() as folder:
-            Path(folder, "v.model").write_bytes(tokenizer.model)
-            model = Path(folder, "v.model").read_bytes()
-        self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        self._processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model)
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Token ids of each text."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -123,8 +124,15 @@ def evaluate(
     chosen: dict[str, Any] = {} if checkpoint == "last" else {"checkpoint": checkpoint}
     chosen |= {} if average == 1 else {"average": average}
     model = _Model(experiment, step, params, fixed, search, glove, chosen)
-    run.eval.mkdir(exist_ok=True)
-    return [_score(model, run, dataset, name) for dataset, name in _sets(experiment, split)]
+    with contextlib.ExitStack() as stack:
+        distributed.in_turns(lambda: _begin(run, stack))
+        return [_score(model, run, dataset, name) for dataset, name in _sets(experiment, split)]
+
+
+def _begin(run: RunDir, stack: contextlib.ExitStack) -> None:
+    if distributed.is_first():
+        run.eval.mkdir(exist_ok=True)
+        stack.enter_context(run.hold_scoring())
 
 
 def _sets(experiment: Experiment, split: str | None) -> Iterator[tuple[Dataset, str]]:

@@ -5,6 +5,7 @@ vocabulary.model   the sentencepiece model its tokens are of
 metrics.jsonl      one line per logging or evaluation step
 events.*           the same for TensorBoard
 checkpoints/       see `checkpoints.py`
+lock               held while it is trained (`locks.py`); eval/lock while it is scored
 heartbeat/         of several processes, what each is doing (`heartbeat.py`)
 profile/           of the steps that were asked for (`profile.py`)
 eval/              hypotheses and scores (`evaluation.py`)
@@ -12,6 +13,7 @@ eval/              hypotheses and scores (`evaluation.py`)
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -21,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from data.tokenizer import Tokenizer
-from synth import configuration
+from synth import configuration, locks
 from synth.configuration import Config
 from synth.errors import UserError
 from synth.files import append_text, locate, write_bytes, write_text
@@ -113,6 +115,23 @@ class RunDir:
                 f"--workdir={self.path} holds another run: {told}. Name a new directory, or the "
                 "config it was started with"
             )
+
+    def hold_training(self) -> contextlib.AbstractContextManager:
+        """Held by the process that trains the run: a second one would spoil its log.
+
+        Raises:
+          UserError: if another one does; it says which. Buckets have no locks.
+        """
+        return self._hold(self.path, f"--workdir={self.path}")
+
+    def hold_scoring(self) -> contextlib.AbstractContextManager:
+        """The same for evaluation, which may go on beside training."""
+        return self._hold(self.eval, f"the evaluation of --workdir={self.path}")
+
+    def _hold(self, folder: Path, what: str) -> contextlib.AbstractContextManager:
+        if not isinstance(folder, Path):
+            return contextlib.nullcontext()
+        return locks.hold(folder / "lock", what)
 
     def info(self) -> RunInfo:
         """What run.json says; UserError if this is no run directory."""

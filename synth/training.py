@@ -83,9 +83,12 @@ def train(info: RunInfo, run: RunDir, profile_steps: range = range(0)) -> Outcom
     )
     if reached is None:
         init_from.check(experiment)
-    distributed.in_turns(lambda: _begin(run, info, experiment))
-    say(banner(experiment))
-    with Checkpoints(run.checkpoints, keep=config.train.keep_checkpoints) as checkpoints:
+    with contextlib.ExitStack() as stack:
+        distributed.in_turns(lambda: _begin(run, info, experiment, stack))
+        say(banner(experiment))
+        checkpoints = stack.enter_context(
+            Checkpoints(run.checkpoints, keep=config.train.keep_checkpoints)
+        )
         try:
             trainer = _Trainer(experiment, run, checkpoints, ledger, profile_steps)
             with contextlib.closing(trainer):
@@ -99,10 +102,14 @@ def train(info: RunInfo, run: RunDir, profile_steps: range = range(0)) -> Outcom
             ) from error
 
 
-def _begin(run: RunDir, info: RunInfo, experiment: Experiment) -> None:
-    """Writes what the run is into its directory; in other processes, looks whether it is there."""
+def _begin(run: RunDir, info: RunInfo, experiment: Experiment, stack: contextlib.ExitStack) -> None:
+    """Writes what the run is into its directory; in other processes, looks whether it is there.
+
+    The directory is held until the stack is left.
+    """
     if distributed.is_first():
         run.begin(info)
+        stack.enter_context(run.hold_training())
         remove_tree(run.path / HEARTBEAT)  # of an earlier start
     elif not _appears(run):
         raise UserError(

@@ -127,6 +127,21 @@ def test_a_signal_at_a_step_that_is_saved_anyway(interrupted, straight):
     assert_same_end(run, straight)
 
 
+def test_a_directory_is_trained_by_one_process_at_a_time(interrupted, straight, tiny):
+    run, train = interrupted
+    told = []
+
+    def a_second_one():
+        with pytest.raises(UserError) as error:
+            training.train(tiny(ROW, SCHEDULE), run)
+        told.append(str(error.value))
+
+    assert train(7, a_second_one).step == 11
+    (message,) = told
+    assert f"--workdir={run.path} is in use by process {os.getpid()} on " in message
+    assert_same_end(run, straight)
+
+
 def test_a_second_signal_is_not_waited_for(interrupted):
     _, train = interrupted
 

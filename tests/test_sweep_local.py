@@ -10,9 +10,10 @@ import pytest
 from conftest import ROOT
 from sweep_fakes import RUNS, fake_sweep, states, until
 
+from synth import locks
 from synth.errors import UserError
-from synth.sweeps import local, locks
-from synth.sweeps.locks import Held
+from synth.locks import Held
+from synth.sweeps import local
 
 RANDOM, DENSE, VANILLA = RUNS
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from synth.sweeps.clock import now
+from synth.clock import now
 
 _TAIL = 8192  # bytes of a log that hold its last line
 

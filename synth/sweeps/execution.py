@@ -6,9 +6,9 @@ import dataclasses
 import socket
 from collections.abc import Callable, Sequence
 
+from synth.clock import now
 from synth.progress import say
 from synth.sweeps.children import Child, Outcome
-from synth.sweeps.clock import now
 from synth.sweeps.folder import Folder
 from synth.sweeps.runs import EVAL, TRAIN, Run
 from synth.sweeps.states import DONE, FAILED, RUNNING, TRAINED, WAITING, State

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from synth import locks
 from synth.errors import UserError
 from synth.files import write_text
-from synth.sweeps import locks, states
+from synth.sweeps import states
 from synth.sweeps.runs import Run
 from synth.sweeps.states import DONE, RUNNING, TRAINED, WAITING, State
 

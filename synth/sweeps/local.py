@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import time
 
+from synth.locks import Held
 from synth.progress import say
 from synth.sweeps.children import noted_signals
 from synth.sweeps.execution import Sweep, end, start
-from synth.sweeps.locks import Held
 from synth.sweeps.runs import Run
 
 _POLL = 0.2  # seconds between two looks at the commands

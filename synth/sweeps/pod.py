@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from synth.errors import UserError
+from synth.locks import Held
 from synth.progress import say
 from synth.sweeps.children import Child, Outcome, noted_signals
 from synth.sweeps.execution import Sweep, end, start
 from synth.sweeps.hosts import Hosts
-from synth.sweeps.locks import Held
 from synth.sweeps.meeting import Meeting, Report
 from synth.sweeps.runs import Run
 

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from synth.clock import duration
 from synth.results.small_tables import ANY, TASKS
 from synth.results.store import Record, load_lines
 from synth.rundir import RunDir
-from synth.sweeps.clock import duration
 from synth.sweeps.folder import Folder
 from synth.sweeps.runs import Run
 from synth.sweeps.states import RUNNING, WAITING

@@ -20,9 +20,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from synth.clock import now
 from synth.errors import UserError
 from synth.progress import say
-from synth.sweeps.clock import now
 
 BEAT = 5.0  # seconds between two signs of life
 _WATCH = 4 * BEAT  # to see one, also through the cache of a network's file system
