@@ -252,12 +252,14 @@ def _readable(dataset: Dataset, builder: Any, data_dir: Path) -> Any:
 
 
 def _how_to_prepare(dataset: Dataset, data_dir: Path) -> str:
-    names = [task.name for task in TASKS.values() if dataset in task.datasets]
-    return (
-        f"Prepare it there once: python -m data.prepare {names[0] if names else 'TASK'} "
-        f"--dataset={dataset.name} --data_dir={data_dir}. "
-        "To run now, without it, choose scale=small where the task has embedded text."
+    found = [task for task in TASKS.values() if dataset in task.datasets]
+    told = (
+        f"Prepare it there once: python -m data.prepare {found[0].name if found else 'TASK'} "
+        f"--dataset={dataset.name} --data_dir={data_dir}."
     )
+    if any(other.stand_in for task in found for other in task.datasets):
+        told += " To run now, without it, choose scale=small: that has other, smaller text."
+    return told
 
 
 def _identity(builder: Any, tfds_split: str) -> str:

@@ -232,11 +232,11 @@ def _cut_long(text: str) -> Iterator[str]:
 def _size_error(vocab_size: int, message: str) -> DataError:
     if largest := re.search(r"too high .*<= (\d+)", message):
         return DataError(
-            f"vocab_size={vocab_size} is more than this text gives: at most {largest[1]}"
+            f"data.vocab_size={vocab_size} is more than this text gives: at most {largest[1]}"
         )
     if smallest := re.search(r"required_chars\. \d+ vs (\d+)", message):
         return DataError(
-            f"vocab_size={vocab_size} is too small for the bytes and characters of this text: "
+            f"data.vocab_size={vocab_size} is too small for the bytes and characters of this text: "
             f"at least {smallest[1]}"
         )
     return DataError(f"no vocabulary of vocab_size={vocab_size} can be learned: {message}")

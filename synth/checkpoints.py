@@ -153,7 +153,7 @@ class Checkpoints:
             reason = str(error).strip().splitlines()[0]
             raise UserError(
                 f"the checkpoint {self._directory / str(step)} cannot be read, or is of another "
-                f"model: {reason}. Without that directory the run goes on from the one before"
+                f"model: {reason:.300}. Without that directory the run goes on from the one before"
             ) from error
 
     def _check_shapes(self, step: int, abstract_state: Any, state: Any) -> None:
@@ -200,6 +200,6 @@ class Checkpoints:
                 "none is complete yet" if latest is None else f"last complete one is step {latest}"
             )
             raise UserError(
-                f"could not write a checkpoint to {self._directory}: {reason}; {kept}. The same "
-                "command goes on from it"
+                f"could not write a checkpoint to {self._directory}: {reason:.300}; {kept}. The "
+                "same command goes on from it"
             ) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import signal
 import sys
@@ -60,7 +61,9 @@ def run(
         if joins():
             _join()
         sys.exit(main() or 0)
-    except (UserError, DataError, flags.Error) as error:
+    except flags.Error as error:
+        _fail(_in_words(str(error)))
+    except (UserError, DataError) as error:
         _fail(str(error))
     except OSError as error:  # a full disk, a read-only directory
         _fail(": ".join(filter(None, (str(error.filename or ""), error.strerror or str(error)))))
@@ -76,6 +79,12 @@ def run(
             _fail(words)
         traceback.print_exc()
         _leave(1)
+
+
+def _in_words(message: str) -> str:
+    """Python's words about a value that is no number, as a user would say it."""
+    message = re.sub(r"invalid literal for int\(\).*", "this must be a whole number", message)
+    return re.sub(r"could not convert string to float.*", "this must be a number", message)
 
 
 def _fail(message: str) -> NoReturn:
@@ -105,6 +114,7 @@ def _parse(argv: Sequence[str], config: Flag | None) -> None:
     if {"-h", "--help", "-help"} & set(argv):
         print(sys.modules["__main__"].__doc__)
         print(flags.FLAGS.main_module_help())
+        print(flags.FLAGS.module_help(__name__))
         sys.exit(0)
     rest = flags.FLAGS(argv)[1:]
     if rest:
@@ -120,8 +130,18 @@ def _set_up() -> None:
         # A precaution: two programs at once that both wait for all devices could block each other.
         jax.config.update("jax_cpu_enable_async_dispatch", False)
     if _CACHE.value:
-        jax.config.update("jax_compilation_cache_dir", os.path.expanduser(_CACHE.value))
+        jax.config.update("jax_compilation_cache_dir", _made(os.path.expanduser(_CACHE.value)))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+
+
+def _made(directory: str) -> str:
+    """A directory that JAX will write to: it only warns, at each program, if it cannot."""
+    if "://" not in directory:  # JAX takes buckets as well
+        try:
+            os.makedirs(directory, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"--compilation_cache_dir={directory}: {error.strerror}") from error
+    return directory
 
 
 def _join() -> None:
@@ -142,7 +162,8 @@ def _joined() -> bool:
 
 
 def _simulates_devices() -> bool:
-    return "host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
+    several = int(os.environ.get("JAX_NUM_CPU_DEVICES") or 0) > 1
+    return several or "host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
 
 
 def command() -> str:

@@ -27,7 +27,7 @@ def load(name: str) -> Config:
     path = Path(path_name)
     if not path.is_file():
         known = sorted(
-            str(p) for p in path.parent.glob("*.py") if p.stem not in ("__init__", "common")
+            str(p) for p in Path("configs").glob("*.py") if p.stem not in ("__init__", "common")
         )
         raise UserError(f"no config file {path_name!r}; known here: {', '.join(known) or 'none'}")
     module = runpy.run_path(str(path))
@@ -124,6 +124,8 @@ def check_key(key: str, config: Config) -> None:
     leaves = flatten(config)
     if key in leaves:
         return
+    if inside := [leaf for leaf in leaves if leaf.startswith(f"{key}.")]:
+        raise UserError(f"{key!r} is a section of the config; set its keys: {', '.join(inside)}")
     section = key.rpartition(".")[0]
     near = [leaf for leaf in leaves if leaf.startswith(f"{section}.")] if section else []
     raise UserError(

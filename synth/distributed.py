@@ -6,13 +6,15 @@ into the run directory, which all processes share, is written by process 0 alone
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
+import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -62,16 +64,18 @@ def start(
         return
     whom = f"process {process_id} of {num_processes}" if coordinator_address else "this process"
     where = coordinator_address or f"found by {cluster(os.environ)}"
+    progress.say(f"{whom} on {socket.gethostname()} waits for the others ({where})")
     alarm = threading.Timer(timeout, _give_up, [whom, where, timeout])
     alarm.daemon = True
     alarm.start()
     try:
-        jax.distributed.initialize(
-            **given,
-            initialization_timeout=timeout + _GRACE,
-            heartbeat_timeout_seconds=heartbeat_timeout,
-            shutdown_timeout_seconds=1800,  # the first process writes tables while others wait
-        )
+        with _interruptible():
+            jax.distributed.initialize(
+                **given,
+                initialization_timeout=timeout + _GRACE,
+                heartbeat_timeout_seconds=heartbeat_timeout,
+                shutdown_timeout_seconds=1800,  # the first process writes tables while others wait
+            )
     except (ValueError, RuntimeError, OSError) as error:
         raise UserError(
             f"the processes of the run cannot be found: {str(error).splitlines()[0]}. Name them "
@@ -88,6 +92,19 @@ def start(
         progress.speak(is_first())
 
 
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Ctrl-C ends the process: Python's own handler does not come to run while JAX waits."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield  # ignored, or another program's
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def _check(given: Mapping[str, Any]) -> None:
     missing = [f"--{name}" for name, value in given.items() if value is None]
     if 0 < len(missing) < len(given):
@@ -95,6 +112,8 @@ def _check(given: Mapping[str, Any]) -> None:
     if missing:
         return
     count, index = given["num_processes"], given["process_id"]
+    if count < 1:
+        raise UserError(f"--num_processes={count} must be at least 1")
     if not 0 <= index < count:
         raise UserError(
             f"--process_id={index} must be from 0 to {count - 1}, below --num_processes={count}"

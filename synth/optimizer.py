@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import jax.numpy as jnp
 import optax
 
@@ -40,9 +42,18 @@ def make_optimizer(
 
     Returns:
       The transformation and its schedule (step -> rate).
+
+    Raises:
+      ValueError: for a number that cannot be used.
     """
     if warmup_steps < 1:
         raise ValueError(f"optimizer.warmup_steps={warmup_steps} must be at least 1")
+    for name, value in {"learning_rate": learning_rate, "eps": eps}.items():
+        if not 0.0 < value < math.inf:
+            raise ValueError(f"optimizer.{name}={value} must be a number above 0")
+    for name, value in {"b1": b1, "b2": b2}.items():
+        if not 0.0 <= value < 1.0:
+            raise ValueError(f"optimizer.{name}={value} must be at least 0 and below 1")
     schedule = rsqrt_schedule(
         constant=learning_rate, warmup_steps=warmup_steps, model_dim=model_dim
     )

@@ -41,11 +41,16 @@ def make_mesh(*, data: int, fsdp: int, tensor: int) -> Mesh:
         raise UserError(
             f"mesh sizes must be at least 1 (data may be -1); got {data=}, {fsdp=}, {tensor=}"
         )
+    fitting = math.gcd(tensor, count)
+    fitting = f"tensor={fitting}, sharding.mesh.fsdp={math.gcd(fsdp, count // fitting)}"
     if data == -1:
-        data = max(count // (fsdp * tensor), 1)
+        if count % (fsdp * tensor):
+            raise UserError(
+                f"mesh {fsdp=} x {tensor=} needs a multiple of {fsdp * tensor} devices, but there "
+                f"are {count}; these fit: sharding.mesh.{fitting}"
+            )
+        data = count // (fsdp * tensor)
     if data * fsdp * tensor != count:
-        fitting = math.gcd(tensor, count)
-        fitting = f"tensor={fitting}, sharding.mesh.fsdp={math.gcd(fsdp, count // fitting)}"
         raise UserError(
             f"mesh {data=} x {fsdp=} x {tensor=} needs {data * fsdp * tensor} devices, but there "
             f"are {count}; set sharding.mesh.data=-1 to take all, with sharding.mesh.{fitting}"

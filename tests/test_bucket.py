@@ -6,7 +6,6 @@ The libraries are those that a real one takes; `fake_bucket.py` is the other end
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from typing import Any
 import fake_bucket
 import numpy as np
 import pytest
+from test_distributed import free_port
 
 from synth import files
 from synth.errors import UserError
@@ -63,12 +63,6 @@ class Bucket:
 def without_timing(text: str) -> list[dict[str, Any]]:
     lines = map(json.loads, text.splitlines())
     return [{key: value for key, value in line.items() if key != "timing"} for line in lines]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("localhost", 0))
-        return probe.getsockname()[1]
 
 
 def wait_for(condition, status, seconds: float = 60) -> None:

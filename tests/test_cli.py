@@ -6,6 +6,8 @@ import sys
 import pytest
 from conftest import ROOT
 
+from synth import cli
+from synth.errors import UserError
 from synth.rundir import RunDir
 
 ENDE = "--config=configs/wmt_ende.py:random,scale=tiny"
@@ -44,6 +46,25 @@ def told(line: str, *words: str) -> bool:
             ["--config=configs/wmt.py:random", "--workdir={tmp}/run"],
             ["wmt.py", "configs/wmt_ende.py"],
         ),
+        (
+            ["--config=wmt_ende.py:random", "--workdir={tmp}/run"],
+            ["'wmt_ende.py'", "configs/wmt_ende.py"],
+        ),
+        ([ENDE, "--config.model=3", "--workdir={tmp}/run"], ["section", "model.num_layers"]),
+        (
+            [ENDE, "--config.train.num_steps=2.5", "--workdir={tmp}/run"],
+            ["train.num_steps=2.5", "whole number"],
+        ),
+        (
+            [ENDE, "--config.optimizer.learning_rate=x", "--workdir={tmp}/run"],
+            ["learning_rate=x", "must be a number"],
+        ),
+        (
+            [ENDE, "--config.optimizer.learning_rate=-1", "--workdir={tmp}/run"],
+            ["learning_rate=-1.0", "above 0"],
+        ),
+        ([ENDE, "--config.optimizer.b2=1.0", "--workdir={tmp}/run"], ["b2=1.0", "below 1"]),
+        ([ENDE, "--num_processes=2", "--workdir={tmp}/run"], ["--coordinator_address", "needs"]),
         (
             ["--config=configs/wmt_ende.py:rnd", "--workdir={tmp}/run"],
             ["'rnd'", "factorized_random"],
@@ -159,6 +180,20 @@ def test_describe_needs_no_data_and_no_directory(start):
     assert "total, trained" in running.out
 
 
+def test_a_cache_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=f"--compilation_cache_dir={tmp_path}/file/jax: Not a dir"):
+        cli._made(f"{tmp_path}/file/jax")
+
+
+def test_a_data_directory_that_cannot_be_made_is_named(start, tmp_path):
+    (tmp_path / "file").touch()
+    flags = (f"--config.data.data_dir={tmp_path}/file", f"--workdir={tmp_path}/run")
+    running = start("train.py", ENDE, *flags).wait()
+    assert running.status == 2
+    assert f"train.py: cannot make data_dir={tmp_path}/file: File exists" in running.err
+
+
 @pytest.mark.parametrize("name", ["train.py", "eval.py", "generate.py"])
 def test_help_shows_the_usage(name):
     """In an interpreter of its own, as a check on the forked ones."""
@@ -167,6 +202,7 @@ def test_help_shows_the_usage(name):
     assert found.returncode == 0
     assert f"python {name} --" in found.stdout
     assert "--workdir" in found.stdout
+    assert "--compilation_cache_dir" in found.stdout
     assert found.stderr == ""
 
 

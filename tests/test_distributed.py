@@ -180,6 +180,19 @@ def test_a_host_that_does_not_come_is_said(launch, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_process_that_waits_says_so_and_can_be_interrupted(start, tmp_path):
+    flags = (f"--coordinator_address=localhost:{free_port()}", "--num_processes=2")
+    row = ("--config=configs/lm1b.py:random,scale=tiny", f"--workdir={tmp_path}/run")
+    running = start("train.py", *row, *flags, "--process_id=0")
+    end = time.monotonic() + 60
+    while "process 0 of 2 on " not in running.err and time.monotonic() < end:
+        time.sleep(0.05)
+    assert "waits for the others (localhost:" in running.err
+    time.sleep(0.5)  # it says so just before it waits
+    os.kill(running.process.pid, signal.SIGINT)
+    assert running.wait(20).status == -signal.SIGINT
+
+
 def test_what_differs_between_processes_is_said(launch, tmp_path):
     changed = {1: ["--config.optimizer.warmup_steps=77"]}
     running = launch(RunDir(tmp_path / "run"), 2, own=changed)

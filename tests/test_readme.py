@@ -126,7 +126,7 @@ def test_paper_scale_commands_say_what_data_is_missing(start, runs, command):
     running = start("train.py", *moved(command, runs), f"--config.data.data_dir={runs}/none").wait()
     assert running.status == 2
     if "mesh.fsdp=4" in command:  # for a machine with four devices or more
-        assert "needs 4 devices, but there are 1" in running.err
+        assert "needs a multiple of 4 devices, but there are 1" in running.err
     else:
         assert "is not prepared" in running.err
         assert "scale=small" in running.err

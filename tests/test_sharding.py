@@ -243,7 +243,7 @@ def test_rows_of_a_batch_are_split_over_data_and_fsdp():
         ((3, 1, 1), ["data=3", "3 devices", "are 8"]),
         ((8, 2, 1), ["fsdp=2", "16 devices", "are 8", "mesh.data=-1", "mesh.fsdp=2"]),
         ((-1, 16, 1), ["fsdp=16", "16 devices", "are 8", "mesh.fsdp=8"]),
-        ((-1, 3, 1), ["fsdp=3", "6 devices", "are 8", "mesh.fsdp=1"]),
+        ((-1, 3, 1), ["fsdp=3", "multiple of 3 devices", "are 8", "mesh.fsdp=1"]),
         ((-1, 4, 4), ["fsdp=4", "16 devices", "are 8", "mesh.tensor=4", "mesh.fsdp=2"]),
         ((-1, 1, 0), ["tensor=0", "at least 1"]),
         ((0, 1, 1), ["data=0", "at least 1"]),

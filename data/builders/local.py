@@ -21,6 +21,8 @@ from typing import Any
 import tensorflow_datasets.public_api as tfds
 from absl import logging
 
+from data.errors import DataError
+
 
 def prepare(
     make_builder: Callable[[str], Any],
@@ -40,7 +42,10 @@ def prepare(
     data_dir = Path(data_dir)
     if not (data_dir / relative).exists():
         print(f"preparing {what} under {data_dir}, once", file=sys.stderr)
-        data_dir.mkdir(parents=True, exist_ok=True)
+        try:
+            data_dir.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DataError(f"cannot make data_dir={data_dir}: {error.strerror}") from error
         _remove_left(data_dir)
         prefix = f"{_prefix()}{os.getpid()}."
         with tempfile.TemporaryDirectory(dir=data_dir, prefix=prefix) as scratch:
