@@ -70,16 +70,49 @@ def _reach(bucket: str) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Replaces a file so that a crash leaves the old or the new one, never a part."""
+    """Replaces a file so that a crash leaves the old or the new one, never a part.
+
+    An OSError names `path`, whatever the file that is written first is called.
+    """
     if not isinstance(path, Path):
         _put(path, content)
         return
-    draft = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}")
+    draft = _draft(path)
+    with _errors_of(path):
+        try:
+            draft.write_bytes(content)
+            draft.replace(path)
+        finally:
+            with contextlib.suppress(OSError):  # the first error is the one to tell
+                draft.unlink()
+
+
+def check_writable(path: Path) -> None:
+    """Makes the directory of a file that will be written; OSError if `write_bytes` would fail."""
+    with _errors_of(path):
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        with contextlib.suppress(FileExistsError):  # by a file: told below
+            path.parent.mkdir(parents=True, exist_ok=True)
+        # Trying is the only way to know: root has all rights where nothing can be made, as in /proc
+        draft = _draft(path)
+        draft.touch()
+        draft.unlink()
+
+
+def _draft(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}")
+
+
+@contextlib.contextmanager
+def _errors_of(path: Path) -> Iterator[None]:
+    """Makes an OSError one of that path."""
     try:
-        draft.write_bytes(content)
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+        yield
+    except OSError as error:
+        if error.errno is None:  # words of their own
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def _put(path: Path, content: bytes) -> None:

@@ -7,7 +7,8 @@ import pytest
 
 from data.tokenizer import train_tokenizer
 from synth.errors import UserError
-from synth.rundir import MetricsLog, RunDir, write_text
+from synth.files import check_writable, write_text
+from synth.rundir import MetricsLog, RunDir
 
 
 @pytest.fixture
@@ -181,3 +182,20 @@ def test_text_is_replaced_in_one_step(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="disk full"):
         write_text(path, "new\n")
     assert path.read_text() == "old\n"
+
+
+@pytest.mark.parametrize("place", ["folder", "file/a.txt", "/proc/a.txt"])
+def test_a_file_that_cannot_be_written_is_told_by_its_own_name(tmp_path, place):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    path = tmp_path / place  # the last one is absolute, and stays what it is
+    for write in (check_writable, lambda path: write_text(path, "new")):
+        with pytest.raises(OSError) as caught:
+            write(path)
+        assert caught.value.filename == str(path) and caught.value.errno
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
+
+
+def test_a_file_that_can_be_written_is_not_touched(tmp_path):
+    check_writable(tmp_path / "new" / "a.txt")
+    assert list((tmp_path / "new").iterdir()) == []
