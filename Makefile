@@ -3,7 +3,8 @@
 # make bench  set up, run the quick benchmarks and print their ratios (5 minutes)
 # make test-prepare   set up with TensorFlow, test the preparation of the real data sets
 # make test-tpu-check set up with the TPU compiler, compile training steps for TPUs
-# All may be run again at any time; what is done already is not done again.
+# All may be run again at any time: what is installed or trained already is not done again; scoring,
+# tests and benchmarks are.
 
 # Large pages of memory: a training step takes 0.7 to 0.9 of the time (docs/speed.md). glibc only.
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1

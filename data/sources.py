@@ -180,9 +180,7 @@ def open_split(dataset: Dataset, split: str, *, data_dir: str | os.PathLike[str]
     A stand-in is prepared there on first use. A real set must have been prepared before; if
     it was not, or not as ArrayRecord, a `DataError` says what is missing and what to do.
     """
-    if split not in dataset.split_of:
-        known = ", ".join(dataset.split_of)
-        raise DataError(f"data set {dataset.name} has no split {split!r}; it has: {known}")
+    check_split(dataset, split)
     if dataset.parts:
         return _Joined([open_split(part, split, data_dir=data_dir) for part in dataset.parts])
     builder = open_builder(dataset, data_dir)
@@ -201,6 +199,13 @@ def open_split(dataset: Dataset, split: str, *, data_dir: str | os.PathLike[str]
         one_to_one=dataset.one_to_one,
         identity=_identity(builder, tfds_split),
     )
+
+
+def check_split(dataset: Dataset, split: str) -> None:
+    """Raises DataError, with those that there are, unless the data set has a split of that name."""
+    if split not in dataset.split_of:
+        known = ", ".join(dataset.split_of)
+        raise DataError(f"data set {dataset.name} has no split {split!r}; it has: {known}")
 
 
 def open_builder(dataset: Dataset, data_dir: str | os.PathLike[str]) -> Any:

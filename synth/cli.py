@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 from absl import flags, logging
@@ -171,6 +171,19 @@ def command() -> str:
     own = tuple(f"--{flag}" for flag in PEER_FLAGS)
     arguments = [argument for argument in sys.argv[1:] if not argument.startswith(own)]
     return shlex.join(["python", os.path.basename(sys.argv[0]), *arguments])
+
+
+def check_uses(goes_with: Mapping[str, Sequence[str]]) -> None:
+    """Raises UserError for a flag that is given without any of the flags that it goes with."""
+    for name, others in goes_with.items():
+        if is_given(name) and not any(map(is_given, others)):
+            raise UserError(f"--{name} goes with {' or '.join(f'--{other}' for other in others)}")
+
+
+def is_given(name: str) -> bool:
+    """Whether the command line gives that flag a value; `--name=` and `--noname` do not."""
+    flag = flags.FLAGS[name]
+    return bool(flag.present) and flag.value not in (None, "") and flag.value is not False
 
 
 def given_flags() -> list[str]:

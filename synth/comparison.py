@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from data import sources, tasks
@@ -12,15 +13,48 @@ from data.tasks.task import Example
 from synth import lines
 from synth.metrics.score import Result, Score
 from synth.metrics.significance import Comparison, compare_bleu, compare_lines
-from synth.progress import say
 from synth.results import Record
 from synth.results.significance import workdir
 from synth.rundir import RunDir
 from synth.scoring import all_results
 
 
-def compare(figure: Record, vanilla: Record) -> Comparison | None:
+class Untested:
+    """Figures whose test lacks lines, by task, scale and row."""
+
+    def __init__(self):
+        self._places: dict[str, dict[str, None]] = {}  # of a row, in order and once
+        self._counts: collections.Counter[str] = collections.Counter()
+
+    @property
+    def count(self) -> int:
+        return self._counts.total()
+
+    def add(self, figure: Record, lacking: Iterable[Record]) -> None:
+        """A figure, and those of it and vanilla's that have no lines."""
+        row = f"{figure.task}, scale={figure.scale}, {figure.row}"
+        self._counts[row] += 1
+        self._places.setdefault(row, {}).update(dict.fromkeys(map(_place, lacking)))
+
+    def lines(self) -> list[str]:
+        """One for each row: what has no lines, where they were looked for, how many figures."""
+        return [
+            f"{row}: {self._counts[row]} figures not tested, no lines of {', '.join(places)}"
+            for row, places in self._places.items()
+        ]
+
+
+def _place(record: Record) -> str:
+    directory = workdir(record)
+    if directory is None:
+        return f"{record.row} (its commands name no run directory)"
+    return f"{record.row} in {RunDir(directory).eval}"
+
+
+def compare(figure: Record, vanilla: Record, *, untested: Untested) -> Comparison | None:
     """The test of a figure against vanilla's; None where there is none, or lines are missing.
+
+    What lacks lines is added to `untested`.
 
     BLEU: sacrebleu's paired bootstrap. What is a mean over lines (ROUGE, CIDEr, METEOR, exact
     match, accuracies): the paired permutation test of the lines' figures; likelihoods: of the
@@ -31,7 +65,8 @@ def compare(figure: Record, vanilla: Record) -> Comparison | None:
         return None
     found = [_files(record) for record in (vanilla, figure)]
     if not all(found):
-        say(f"no lines of {figure.row} or vanilla at hand for {figure.metric}: not tested")
+        pairs = zip((figure, vanilla), reversed(found), strict=True)
+        untested.add(figure, [record for record, paths in pairs if not paths])
         return None
     return test(figure, *(paths[0] for paths in found))
 

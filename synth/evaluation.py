@@ -14,9 +14,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from data import sources
+from data import sources, tasks
 from data.tasks.task import Dataset, Example
 from synth import distributed, likelihood, lines, scoring
+from synth.configuration import Config
 from synth.decoding import Search
 from synth.errors import UserError
 from synth.experiment import Experiment, open_split
@@ -110,8 +111,29 @@ def evaluate(
     """
     asked = dict(split=split, beam=beam, alpha=alpha, checkpoint=checkpoint, average=average)
     distributed.check_equal({f"--{name}": value for name, value in asked.items()})
+    search = check(run.info().config, split=split, beam=beam, alpha=alpha, glove=glove)
     experiment, step, params, fixed = load_trained(run, checkpoint, average)
-    decode = experiment.config.decode
+    chosen: dict[str, Any] = {} if checkpoint == "last" else {"checkpoint": checkpoint}
+    chosen |= {} if average == 1 else {"average": average}
+    model = _Model(experiment, step, params, fixed, search, glove, chosen)
+    with contextlib.ExitStack() as stack:
+        distributed.in_turns(lambda: _begin(run, stack))
+        sets = _sets(experiment.dataset, split)
+        return [_score(model, run, dataset, name) for dataset, name in sets]
+
+
+def check(
+    config: Config, *, split: str | None, beam: int | None, alpha: float | None, glove: str
+) -> Search:
+    """The search that the outputs of a run of this config are found with; see `evaluate`.
+
+    Raises:
+      UserError, data.DataError: for what cannot be scored so, or has no use there.
+    """
+    task, decode = tasks.get_task(config.data.task), config.decode
+    scoring.check_flags(task, beam=beam, alpha=alpha, glove=glove)
+    for dataset, name in _sets(task.dataset(config.data.dataset), split):
+        sources.check_split(dataset, name)
     search = Search(
         beam=decode.beam if beam is None else beam,
         alpha=decode.alpha if alpha is None else alpha,
@@ -121,12 +143,9 @@ def evaluate(
         raise UserError(
             f"--beam={search.beam} must be at least 1 and --alpha={search.alpha} at least 0"
         )
-    chosen: dict[str, Any] = {} if checkpoint == "last" else {"checkpoint": checkpoint}
-    chosen |= {} if average == 1 else {"average": average}
-    model = _Model(experiment, step, params, fixed, search, glove, chosen)
-    with contextlib.ExitStack() as stack:
-        distributed.in_turns(lambda: _begin(run, stack))
-        return [_score(model, run, dataset, name) for dataset, name in _sets(experiment, split)]
+    if search.beam == 1 and alpha is not None:
+        raise UserError(f"--alpha={alpha} has no use with beam 1: a greedy search has no penalty")
+    return search
 
 
 def _begin(run: RunDir, stack: contextlib.ExitStack) -> None:
@@ -135,9 +154,8 @@ def _begin(run: RunDir, stack: contextlib.ExitStack) -> None:
         stack.enter_context(run.hold_scoring())
 
 
-def _sets(experiment: Experiment, split: str | None) -> Iterator[tuple[Dataset, str]]:
+def _sets(whole: Dataset, split: str | None) -> Iterator[tuple[Dataset, str]]:
     """What is scored: (data set, split). Of MNLI both of its development sets."""
-    whole = experiment.dataset
     for dataset in whole.parts or (whole,):
         if split is not None:
             yield dataset, split
@@ -161,7 +179,7 @@ def _score(model: _Model, run: RunDir, dataset: Dataset, split: str) -> Scored:
     figures: list[Figure] = []
     files: list[Path] = []
     samples: list[tuple[str, str, str]] = []
-    if set(task.metrics) & set(scoring.WRITTEN):
+    if scoring.writes(task):
         path = stem.with_name(
             f"{stem.name}-beam{model.search.beam}-alpha{model.search.alpha:g}.txt"
         )

@@ -40,11 +40,12 @@ def score_predictions(path: Path, config: Config, *, split: str | None, glove: s
         raise UserError(
             f"{dataset.name} is a mixture: name a part, --config.data.dataset=({known})"
         )
+    scoring.check_flags(task, glove=glove)
+    outputs = [clean_hypothesis(lines.with_line_breaks(line, task)) for line in _lines(path)]
     split = split or dataset.scored
     examples = list(
         sources.read_all(sources.open_split(dataset, split, data_dir=config.data.data_dir))
     )
-    outputs = [clean_hypothesis(lines.with_line_breaks(line, task)) for line in _lines(path)]
     if len(outputs) != len(examples):
         raise UserError(
             f"{path} has {len(outputs):,} lines, but {split} of {dataset.name} has "
@@ -58,7 +59,7 @@ def score_predictions(path: Path, config: Config, *, split: str | None, glove: s
         sha256=text_sha256(examples),
         figures=_figures(task, dataset, split, examples, outputs, config, glove),
         samples=[],
-        files=[path],
+        files=[],
         params=0,
         seconds=time.monotonic() - start,
     )
@@ -76,7 +77,7 @@ def _figures(
     decode = config.decode
     settings: dict[str, Any] = {"beam": decode.beam, "extra_length": decode.extra_length}
     settings |= {"alpha": decode.alpha} if decode.beam > 1 else {}
-    if set(task.metrics) & set(scoring.WRITTEN):
+    if scoring.writes(task):
         return scoring.score_outputs(task, split, examples, outputs, settings=settings, glove=glove)
     if task.kind != "classification":
         raise UserError(f"{task.name}: its models write nothing that could be scored")

@@ -55,15 +55,20 @@ def make_records(run: RunDir, scored: Scored, eval_command: str) -> list[Record]
 
 
 def make_outside_records(
-    config: Config, overrides: dict[str, Any], scored: Scored, system: str, eval_command: str
+    path: Path,
+    config: Config,
+    overrides: dict[str, Any],
+    scored: Scored,
+    system: str,
+    eval_command: str,
 ) -> list[Record]:
-    """Records of outputs that another system made; `system` keeps its row apart from ours."""
-    (path,) = scored.files
+    """Records of the outputs in `path`; the name of the system that made them keeps its row apart
+    from ours."""
     return _records(
         config,
         scored,
         run=hashlib.sha256(path.read_bytes()).hexdigest()[:12],
-        overrides=overrides | ({"system": system} if system else {}),
+        overrides=overrides | {"system": system},
         params=None,
         versions=versions(),
         train_seconds=None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ if TYPE_CHECKING:  # evaluation brings JAX, which rendering tables does not need
     from synth.rundir import RunDir
 
 
-def scored_text(workdir: Path, scored: Scored) -> str:
+def scored_text(what: str, scored: Scored, store: Path) -> str:
     """Figures with their signatures, sample translations beside references, and the files."""
     blocks = []
     if scored.samples:
@@ -27,11 +28,11 @@ def scored_text(workdir: Path, scored: Scored) -> str:
                 f"  source      {source}\n  reference   {reference}\n  hypothesis  {hypothesis}\n"
             )
     where = f"{scored.dataset}, {scored.split}"
-    blocks.append(f"{workdir}, step {scored.step}, {where}: {scored.n_items:,} lines")
+    blocks.append(f"{what}, {where}: {scored.n_items:,} lines")
     for figure in scored.figures:
         blocks.append(f"  {figure.metric:18s} {figure.value:9.3f}  {figure.signature}")
     blocks.append("\nWritten:")
-    blocks.extend(f"  {path}" for path in scored.files)
+    blocks.extend(f"  {path}" for path in [*scored.files, store])
     return "\n".join(blocks)
 
 
@@ -48,13 +49,12 @@ def score(run: RunDir, results_dir: Path, command: str, **settings: Any) -> bool
     """
     from synth import distributed, evaluation, records
 
-    results.check(results_dir)
     store = results_dir / "runs.jsonl"
     found = evaluation.evaluate(run, **settings)
     if not distributed.is_first():
         return False
     for scored in found:
-        print(scored_text(run.path, scored), f"  {store}", sep="\n", flush=True)
+        print(scored_text(f"{run.path}, step {scored.step}", scored, store), flush=True)
         results.append(store, records.make_records(run, scored, command))
     return True
 
@@ -65,12 +65,12 @@ def score_predictions(
     """Scores outputs made elsewhere as `score` does ours; see `synth.predictions`."""
     from synth import predictions, records
 
-    results.check(results_dir)
     store, config = results_dir / "runs.jsonl", flag.value()
     scored = predictions.score_predictions(path, config, **settings)
-    print(scored_text(path, scored), f"  {store}", sep="\n", flush=True)
+    print(scored_text(f"{path} by {system}", scored, store), flush=True)
     overrides = {key: value for key, value in flag.overrides.items() if key != "data.data_dir"}
-    results.append(store, records.make_outside_records(config, overrides, scored, system, command))
+    made = records.make_outside_records(path, config, overrides, scored, system, command)
+    results.append(store, made)
 
 
 def compare(results_dir: Path, command: str) -> None:
@@ -79,24 +79,30 @@ def compare(results_dir: Path, command: str) -> None:
 
     store = results_dir / "runs.jsonl"
     known = results.load(store)
-    made = results.p_records(known, comparison.compare, eval_command=command)
+    untested = comparison.Untested()
+    test = functools.partial(comparison.compare, untested=untested)
+    made = results.p_records(known, test, eval_command=command)
     old = {(record.identity, record.step, canonical(record.sums)) for record in known}
     new = [r for r in made if (r.identity, r.step, canonical(r.sums)) not in old]
-    say(f"{len(new)} new p-values, {len(made) - len(new)} known")
+    for line in untested.lines():
+        say(line)
+    left = f", {untested.count} figures not tested" if untested.count else ""
+    say(f"{len(new)} new p-values, {len(made) - len(new)} known{left}")
     results.append(store, new)
 
 
-def render(results_dir: Path) -> None:
+def render(results_dir: Path, since: int = 0) -> None:
     """Renders the tables, and the README beside the results directory if it has a place for them.
 
-    Says what is odd about the store: figures said twice, unknown rows, copies of a test set.
+    Says what is odd about the store: figures said twice, the last time after line `since`, unknown
+    rows, copies of a test set.
 
     Raises:
       ResultsError: if the store has lines that are no records.
     """
     readme = results_dir.parent / "README.md"
     has_place = readme.is_file() and results.BEGIN in readme.read_text(encoding="utf-8")
-    for line in results.check(results_dir):
+    for line in results.check(results_dir, since):
         say(f"note: {line}")
     changed = results.render(results_dir, readme if has_place else None)
     say("tables: " + (", ".join(map(str, changed)) if changed else "nothing has changed"))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from data.tasks.task import Example, Task
+from synth.errors import UserError
 from synth.metrics.score import Result, Unavailable
 from synth.progress import say
 
@@ -40,6 +42,24 @@ _COLUMNS = {
     "pearson": "pearson",
     "spearman": "spearman",
 }
+
+
+def writes(task: Task) -> bool:
+    """Whether outputs are written and scored, by a search whose settings matter."""
+    return bool(set(task.metrics) & set(WRITTEN))
+
+
+def check_flags(
+    task: Task, *, beam: int | None = None, alpha: float | None = None, glove: str = ""
+) -> None:
+    """Raises UserError for a flag of eval.py that is given and has no use in a task."""
+    for flag, value in (("beam", beam), ("alpha", alpha)):
+        if value is not None and not writes(task):
+            raise UserError(f"--{flag} has no use: {task.name} is scored without writing outputs")
+    if glove and "dialogue" not in task.metrics:
+        raise UserError(f"--glove has no use: {task.name} has no figure of word vectors")
+    if glove and not Path(glove).is_file():
+        raise UserError(f"--glove={glove}: there is no such file")
 
 
 def score_outputs(

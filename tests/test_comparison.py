@@ -84,7 +84,12 @@ def test_lines_that_are_gone_are_said(scored_twice, on_short_text, capfd):
     shutil.rmtree(directory / "runs" / "vanilla")
     report.compare(directory, "python eval.py --compare")
     assert p_values(directory) == {}
-    assert "no lines of random+vanilla or vanilla at hand for bleu" in capfd.readouterr().err
+    told, counts = capfd.readouterr().err.splitlines()
+    assert told == (
+        "wmt_ende, scale=tiny, random+vanilla: 7 figures not tested, no lines of "
+        f"vanilla in {directory}/runs/vanilla/eval"
+    )
+    assert counts == "0 new p-values, 0 known, 7 figures not tested"
 
 
 @pytest.mark.parametrize(

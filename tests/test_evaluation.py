@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -302,7 +303,7 @@ def test_samples_are_lines_of_the_split_beside_their_translation(scored_ende, tr
 
 
 def test_the_report_shows_every_figure(scored_ende, trained_ende):
-    text = report.scored_text(trained_ende.path, scored_ende[1])
+    text = report.scored_text("a run", scored_ende[1], Path("runs.jsonl"))
     for figure in scored_ende[1].figures:
         assert figure.metric in text
         assert f"{figure.value:.3f}" in text

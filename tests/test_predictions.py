@@ -78,8 +78,12 @@ def test_a_system_has_a_row_of_its_own(config, start, tmp_path, data_dir):
         f"--config.data.data_dir={data_dir}",
         f"--results={tmp_path}",
     ]
+    nobody = start("eval.py", *arguments).wait()
+    assert nobody.status == 2 and "needs --system=NAME: who made these outputs" in nobody.err
     running = start("eval.py", *arguments, "--system=oracle").wait()
     assert running.status == 0, running.err
+    assert f"{path} by oracle, docs_ende, test: 1,543 lines" in running.out
+    assert running.out.endswith(f"Written:\n  {tmp_path}/runs.jsonl\n")
     found = results.load(tmp_path / "runs.jsonl")
     assert {record.metric for record in found} >= {"bleu", "bleu_intl", "bleu_tok_atat"}
     for record in found:

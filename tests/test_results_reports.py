@@ -91,21 +91,36 @@ def test_a_sound_store_has_no_findings(store):
 
 def test_the_committed_store_is_sound():
     """Figures may have been measured again; it has no unknown rows and no second test sets."""
-    assert [line for line in results.check(ROOT / "results") if "stands on line" not in line] == []
+    assert [line for line in results.check(ROOT / "results") if "more than once" not in line] == []
 
 
 def test_a_figure_said_twice_is_told(store):
     write(store, BASE, make(seed=1), make(date="2025-02-01T00:00:00Z"))
     (line,) = results.check(store.parent)
     assert line == (
-        f"{store}:3: wmt_ende, random, seed 0, bleu stands on line 1, too; it counts once"
+        f"{store}: wmt_ende, random, scale=small, seed 0, step 2000: 1 figure stands more than "
+        "once (lines 1, 3; 2025-01-02T03:04:05+00:00, 2025-02-01T00:00:00Z), with the same value"
     )
 
 
 def test_a_figure_that_changed_is_told(store):
     write(store, BASE, make(value=12.5, date="2025-02-01T00:00:00Z"))
     (line,) = results.check(store.parent)
-    assert line.endswith("line 1, too: 10 there, 12.5 here; the one of the later date counts")
+    assert line.endswith(", 1 with another value; the latest date counts")
+
+
+def test_figures_said_twice_are_told_once_for_a_run_and_when_they_are_written(store):
+    metrics = ("bleu", "bleu_intl", "rouge1")
+    old = [make(metric=metric, seed=seed) for seed in (0, 1) for metric in metrics]
+    new = [make(metric=m, value=9.0 if m == "bleu" else 10.0, seed=1) for m in metrics]
+    write(store, *old, *new, make(variant="vanilla"))
+    (line,) = results.check(store.parent)
+    assert "random, scale=small, seed 1, step 2000: 3 figures stand more than once" in line
+    assert "(lines 4-9; " in line and ", 1 with another value" in line
+    assert results.check(store.parent, since=6) == [line]
+    assert "1 figure stands" in results.check(store.parent, since=8)[0]
+    assert results.last_line(store) == 10
+    assert results.check(store.parent, since=9) == []
 
 
 def test_rows_without_a_name_are_told(store):
@@ -126,13 +141,23 @@ def test_copies_of_a_test_set_are_told(store):
     )
     write(store, BASE, make(test_set_sha256="f00d", date="2025-02-01T00:00:00Z"))
     (line,) = results.check(store.parent)
-    assert "stands on line 1, too, of another copy of the test set; it counts once" in line
+    assert ", of 2 copies of the test set, with the same value" in line
 
 
 def test_findings_are_printed_when_tables_are_rendered(store, capsys):
     write(store, BASE, BASE)
     report.render(store.parent)
-    assert "runs.jsonl:2: " in capsys.readouterr().err
+    assert "(lines 1-2; " in capsys.readouterr().err
+    report.render(store.parent, since=2)
+    assert "note:" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", [None, "{"])
+def test_a_directory_without_the_papers_figures_is_told(tmp_path, text):
+    if text:
+        (tmp_path / "paper.json").write_text(text)
+    with pytest.raises(ResultsError, match=r"copy results/paper\.json of this repository there"):
+        results.check(tmp_path)
 
 
 # --- p-values -------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from synth.results.pages import BEGIN, check, render, write_html
 from synth.results.runs import Text
 from synth.results.significance import p_records
-from synth.results.store import Record, ResultsError, append, load, row_key
+from synth.results.store import Record, ResultsError, append, last_line, load, row_key
 
 __all__ = [
     "BEGIN",
@@ -12,6 +12,7 @@ __all__ = [
     "Text",
     "append",
     "check",
+    "last_line",
     "load",
     "p_records",
     "render",

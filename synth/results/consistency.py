@@ -13,36 +13,64 @@ from synth.results.store import Record, load, load_lines
 from synth.variants import VARIANTS
 
 
-def findings(path: Path, paper: Mapping[str, Any]) -> list[str]:
-    """One line for each; ResultsError for a store with bad lines."""
+def findings(path: Path, paper: Mapping[str, Any], since: int = 0) -> list[str]:
+    """One line for each; ResultsError for a store with bad lines.
+
+    Of figures said twice only those are told that stand again after line `since`.
+    """
     names = {row["variant"] for table in paper.values() for row in table.get("rows", ())}
     records = load(path)
     return [
-        *_repeated(path, load_lines(path)),
+        *_repeated(path, load_lines(path), since),
         *_unknown_rows(records, names),
         *_test_sets(records),
     ]
 
 
-def _repeated(path: Path, lines: Iterable[tuple[int, Record]]) -> list[str]:
-    """The same figure of the same step, measured or said again; the newest one counts."""
-    seen: dict[tuple[str, int], tuple[int, Record]] = {}
-    found = []
+Lines = list[tuple[int, Record]]
+
+
+def _repeated(path: Path, lines: Lines, since: int) -> list[str]:
+    """Of each run how many figures of the same step were measured or said again."""
+    figures: dict[tuple[str, int], Lines] = {}
     for number, record in lines:
-        key = record.identity, record.step
-        if key in seen:
-            first, old = seen[key]
-            name = f"{record.task}, {record.row}, seed {record.seed}, {record.metric}"
-            again = f"{path}:{number}: {name} stands on line {first}, too"
-            if old.test_set_sha256 != record.test_set_sha256:
-                again += ", of another copy of the test set"
-            if old.value == record.value:
-                found.append(f"{again}; it counts once")
-            else:
-                values = f"{old.value:g} there, {record.value:g} here"
-                found.append(f"{again}: {values}; the one of the later date counts")
-        seen[key] = number, record
-    return found
+        figures.setdefault((record.identity, record.step), []).append((number, record))
+    runs: dict[str, list[Lines]] = {}
+    for same in figures.values():
+        if len(same) > 1 and same[-1][0] > since:
+            runs.setdefault(_run(same[0][1]), []).append(same)
+    return [f"{path}: {name}: {_again(found)}" for name, found in runs.items()]
+
+
+def _run(record: Record) -> str:
+    changes = [f"{key}={value}" for key, value in record.overrides.items()]
+    parts = [record.row, f"scale={record.scale}", f"seed {record.seed}", f"step {record.step}"]
+    return ", ".join([record.task, *parts, *changes])
+
+
+def _again(figures: list[Lines]) -> str:
+    """Of the figures of a run that stand more than once: how many, where, and which ones count."""
+    said = [line for same in figures for line in same]
+    changed = sum(len({record.value for _, record in same}) > 1 for same in figures)
+    copies = len({record.test_set_sha256 for _, record in said})
+    dates = ", ".join(sorted({record.date for _, record in said}))
+    words = "1 figure stands" if len(figures) == 1 else f"{len(figures)} figures stand"
+    words += f" more than once (lines {_ranges([number for number, _ in said])}; {dates})"
+    words += f", of {copies} copies of the test set" if copies > 1 else ""
+    if not changed:
+        return f"{words}, with the same value"
+    return f"{words}, {changed} with another value; the latest date counts"
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """[1, 2, 3, 7] as `1-3, 7`."""
+    ranges: list[list[int]] = []
+    for number in sorted(numbers):
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)
 
 
 def _unknown_rows(records: Iterable[Record], names: set[str]) -> list[str]:

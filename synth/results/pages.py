@@ -111,12 +111,13 @@ def write_html(
     return list(found.problems)
 
 
-def check(results_dir: Path) -> list[str]:
+def check(results_dir: Path, since: int = 0) -> list[str]:
     """Raises ResultsError if a figure could not be put into the tables of this directory.
 
-    Returns what is odd about the store, a line each: see `consistency`.
+    Returns what is odd about the store, a line each, of figures said twice only those that stand
+    again after line `since`: see `consistency`.
     """
-    return consistency.findings(results_dir / "runs.jsonl", read_paper(results_dir))
+    return consistency.findings(results_dir / "runs.jsonl", read_paper(results_dir), since)
 
 
 def read_paper(results_dir: Path) -> dict[str, Any]:
@@ -124,9 +125,15 @@ def read_paper(results_dir: Path) -> dict[str, Any]:
     path = results_dir / "paper.json"
     if not path.is_file():
         raise ResultsError(
-            f"{results_dir} holds no paper.json, the figures of the paper; copy it there"
+            f"--results={results_dir} holds no paper.json, the figures of the paper: copy "
+            "results/paper.json of this repository there"
         )
-    return json.loads(path.read_text("utf-8"))
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise ResultsError(
+            f"{path} cannot be read: {error}; copy results/paper.json of this repository there"
+        ) from error
 
 
 def _page(title: str, tables: Sequence[Table]) -> str:

@@ -183,6 +183,11 @@ def load_lines(path: Path) -> list[tuple[int, Record]]:
     return _parse(path, _read(path))
 
 
+def last_line(path: Path) -> int:
+    """The number of the store's last line; 0 if it has none."""
+    return _read(path).count(b"\n")
+
+
 def _read(path: Path) -> bytes:
     if not path.exists():
         return b""
