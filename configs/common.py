@@ -142,6 +142,7 @@ def transformer_base(row: Row, *, task: str, dataset: str) -> Config:
                 alpha=0.6,
                 # Vaswani et al.: the source's length + 50. Ours counts from its bucket's length.
                 extra_length=50,
+                # The most; fewer where a device has no memory for them.
                 batch_tokens=16384,
             ),
             sharding=dict(

@@ -16,7 +16,7 @@ import numpy as np
 
 from data import sources, tasks
 from data.tasks.task import Dataset, Example
-from synth import distributed, likelihood, lines, scoring
+from synth import decoding_memory, distributed, likelihood, lines, scoring
 from synth.configuration import Config
 from synth.decoding import Search
 from synth.errors import UserError
@@ -225,7 +225,7 @@ def _write_outputs(model: _Model, examples: Sequence[Example], path: Path) -> li
         *model.trained,
         examples,
         model.search,
-        batch_tokens=model.experiment.config.decode.batch_tokens,
+        batch_tokens=decoding_memory.batch_tokens(model.experiment, model.search),
         part=part,
     )
     if distributed.is_first():

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from data import batching, tasks
-from synth import lines, sharding
+from synth import decoding_memory, lines, sharding
 from synth.decoding import Sampling, Search, make_decoder, output_length
 from synth.errors import UserError
 from synth.experiment import Experiment, layout
@@ -125,7 +125,8 @@ class Generator:
         self._task, self._config = self.experiment.task, self.experiment.config
         self._samples, self._seed = options.n or 1, options.seed or 0
         self._search = options.search(self._config)
-        self._layout = layout(self._config, self._task, self._config.decode.batch_tokens)
+        tokens = decoding_memory.batch_tokens(self.experiment, self._search)
+        self._layout = layout(self._config, self._task, tokens)
         self._rows: dict[int, int] = {}  # bucket length -> rows of the batches so far
         self._decode = _make_program(self.experiment, self._search)
         self._notes = _Notes()
