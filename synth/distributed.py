@@ -24,6 +24,7 @@ from jax.experimental import multihost_utils
 
 from data.errors import DataError
 from synth import progress
+from synth.clusters import slurm_tasks
 from synth.errors import UserError
 
 _T = TypeVar("_T")
@@ -127,8 +128,7 @@ def _check(given: Mapping[str, Any]) -> None:
 
 def cluster(environment: Mapping[str, str]) -> str:
     """What tells of other processes, in a word: '' if nothing does."""
-    # A batch script, too, has a number among the tasks; inside of srun there is a step.
-    if int(environment.get("SLURM_NTASKS", 1)) > 1 and "SLURM_STEP_NODELIST" in environment:
+    if slurm_tasks(environment) > 1:
         return "Slurm"
     if int(environment.get("OMPI_COMM_WORLD_SIZE", 1)) > 1:
         return "Open MPI"

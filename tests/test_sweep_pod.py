@@ -17,6 +17,7 @@ from synth.sweeps.meeting import Report
 from synth.sweeps.pod import together
 
 RANDOM, DENSE, VANILLA = RUNS
+_STEP = {"SLURM_STEP_NODELIST": "a,b"}  # inside of srun
 
 _DRIVER = """
 import dataclasses, pathlib, sys
@@ -174,7 +175,8 @@ def test_a_stop_counts_before_the_failures_that_it_causes():
 @pytest.mark.parametrize(
     ("environment", "process_id", "num_processes"),
     [
-        ({"SLURM_PROCID": "3", "SLURM_NTASKS": "4", "SLURM_JOB_ID": "17"}, 3, 4),
+        (_STEP | {"SLURM_PROCID": "3", "SLURM_NTASKS": "4", "SLURM_JOB_ID": "17"}, 3, 4),
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "1"}, 0, 1),  # in a batch script
         ({"JAX_PROCESS_ID": "1", "JAX_NUM_PROCESSES": "2"}, 1, 2),
         ({"TPU_WORKER_ID": "2", "TPU_WORKER_HOSTNAMES": "a,b,c,d"}, 2, 4),
         (
@@ -197,9 +199,9 @@ def test_the_cluster_tells_which_host_this_is(environment, process_id, num_proce
 
 
 def test_hosts_of_two_jobs_meet_apart():
+    environment = _STEP | {"SLURM_PROCID": "0", "SLURM_NTASKS": "2"}
     one, other = (
-        hosts.find(None, None, "", {"SLURM_PROCID": "0", "SLURM_NTASKS": "2", "SLURM_JOB_ID": job})
-        for job in ("17", "18")
+        hosts.find(None, None, "", environment | {"SLURM_JOB_ID": job}) for job in ("17", "18")
     )
     assert one.job != other.job
 
@@ -210,6 +212,7 @@ def test_hosts_of_two_jobs_meet_apart():
         ((None, None), {}, "cannot tell which host this is (no JAX_PROCESS_ID, SLURM_PROCID or"),
         ((1, None), {}, "--process_id and --num_processes go together"),
         ((2, 2), {}, "host 2 of 2 (flags): the first is 0, the last 1"),
+        ((None, None), {"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}, "a Slurm job of 4 tasks"),
         ((None, None), {"TPU_WORKER_ID": "x", "TPU_WORKER_HOSTNAMES": "a"}, "names no host"),
     ],
 )

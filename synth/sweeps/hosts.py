@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 from collections.abc import Mapping
 
+from synth.clusters import slurm_tasks
 from synth.errors import UserError
 
 
@@ -42,6 +43,8 @@ def find(
     for source in (_jax, _slurm, _tpu):
         try:
             found = source(environment)
+        except UserError:
+            raise
         except ValueError as error:
             raise UserError(f"the environment names no host: {error}") from error
         if found:
@@ -74,8 +77,13 @@ def _jax(environment: Mapping[str, str]) -> _Found:
 def _slurm(environment: Mapping[str, str]) -> _Found:
     if not {"SLURM_PROCID", "SLURM_NTASKS"} <= environment.keys():
         return None
-    job = environment.get("SLURM_JOB_ID", "")
-    return int(environment["SLURM_PROCID"]), int(environment["SLURM_NTASKS"]), job
+    tasks = slurm_tasks(environment)
+    if int(environment["SLURM_NTASKS"]) != tasks:
+        raise UserError(
+            f"this is a script of a Slurm job of {environment['SLURM_NTASKS']} tasks, of which no "
+            "other runs it: start it on all of them with srun, as `srun python sweep.py ...`"
+        )
+    return int(environment["SLURM_PROCID"]), tasks, environment.get("SLURM_JOB_ID", "")
 
 
 def _tpu(environment: Mapping[str, str]) -> _Found:
