@@ -113,7 +113,7 @@ def test_a_signal_lets_the_runs_save_and_a_later_call_goes_on(sweep, process, nu
     assert running.returncode == 128 + number
     assert "the same command goes on" in told
     assert states(sweep) == ["waiting"] * 3
-    assert sweep.folder.state(RANDOM).reason == "stopped; it goes on"
+    assert sweep.folder.state(RANDOM).reason == "stopped; the same command goes on"
     assert sweep.folder.log(DENSE).read_text().endswith("saved\n")  # told once, it saves
     for run in (RANDOM, DENSE):
         sweep.commands.tell(run, "train", "")
@@ -143,7 +143,7 @@ def test_a_killed_sweep_blocks_only_while_its_command_lives(sweep, process):
         local.launch(sweep, jobs=1)
     os.kill(sweep.folder.state(RANDOM).pid, signal.SIGKILL)
     until(lambda: states(sweep)[0] == "waiting")
-    assert sweep.folder.state(RANDOM).reason == "cut off; it goes on"
+    assert sweep.folder.state(RANDOM).reason == "cut off; the same command goes on"
     sweep.commands.tell(RANDOM, "train", "")
     assert local.launch(sweep, jobs=1) == 0
     assert states(sweep) == ["done"] * 3

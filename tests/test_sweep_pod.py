@@ -136,7 +136,7 @@ def test_a_host_that_is_told_to_stop_stops_all_and_a_later_start_goes_on(sweep, 
     walks[1].send_signal(signal.SIGTERM)
     assert [ends(walk)[0] for walk in walks] == [143, 143, 143]
     assert states(sweep) == ["waiting"] * 3
-    assert sweep.folder.state(RANDOM).reason == "stopped; it goes on"
+    assert sweep.folder.state(RANDOM).reason == "stopped; the same command goes on"
     assert sweep.folder.log(RANDOM).read_text().endswith("saved\n")
     sweep.commands.tell(RANDOM, "train", "")
     # What the first attempt left in the folder is neither obeyed nor counted.

@@ -82,7 +82,7 @@ def test_the_table_tells_state_progress_scores_and_reasons(folder, tmp_path):
 
 def test_a_run_whose_process_is_gone_is_not_called_running(folder, tmp_path):
     entry = status.entries(folder, [TRAINING], tmp_path / "results")[0]
-    assert (entry["state"], entry["reason"]) == ("waiting", "cut off; it goes on")
+    assert (entry["state"], entry["reason"]) == ("waiting", "cut off; the same command goes on")
     assert json.loads(json.dumps(entry))["step"] == 10
 
 

@@ -11,7 +11,7 @@ from synth.progress import say
 from synth.sweeps.children import Child, Outcome
 from synth.sweeps.folder import Folder
 from synth.sweeps.runs import EVAL, TRAIN, Run
-from synth.sweeps.states import DONE, FAILED, RUNNING, TRAINED, WAITING, State
+from synth.sweeps.states import DONE, FAILED, RUNNING, STOPPED, TRAINED, WAITING, State
 
 _DOING = {TRAIN: "training", EVAL: "scoring"}
 
@@ -75,5 +75,5 @@ def ended(before: State, outcome: Outcome) -> State:
     if outcome.stopped:
         # Before it was to be scored it had been trained.
         stopped = WAITING if state.phase == TRAIN else TRAINED
-        return dataclasses.replace(state, state=stopped, reason="stopped; it goes on")
+        return dataclasses.replace(state, state=stopped, reason=STOPPED)
     return dataclasses.replace(state, state=FAILED, reason=outcome.reason)

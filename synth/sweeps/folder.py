@@ -14,7 +14,7 @@ from synth.errors import UserError
 from synth.files import write_text
 from synth.sweeps import states
 from synth.sweeps.runs import Run
-from synth.sweeps.states import DONE, RUNNING, TRAINED, WAITING, State
+from synth.sweeps.states import CUT_OFF, DONE, RUNNING, TRAINED, WAITING, State
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Folder:
         """Where the run stands, judged by its files: a command that died is not running."""
         state = states.read(self._state(run))
         if state.state == RUNNING and locks.holder(self._lock(run)) is None:
-            return dataclasses.replace(state, state=WAITING, reason="cut off; it goes on")
+            return dataclasses.replace(state, state=WAITING, reason=CUT_OFF)
         if state.state in (TRAINED, DONE) and not (self.workdir(run) / "run.json").exists():
             return State(reason="its run directory is gone")
         return state

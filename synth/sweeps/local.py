@@ -10,6 +10,7 @@ from synth.progress import say
 from synth.sweeps.children import noted_signals
 from synth.sweeps.execution import Sweep, end, start
 from synth.sweeps.runs import Run
+from synth.sweeps.states import STOPPED
 
 _POLL = 0.2  # seconds between two looks at the commands
 
@@ -34,7 +35,7 @@ def launch(sweep: Sweep, jobs: int) -> int:
         sweep.folder.add_runs(sweep.runs)
         _work(sweep, jobs, lock, signals)
         if signals:
-            say("stopped; the same command goes on")
+            say(STOPPED)
             return 128 + signals[0]
         return 1 if sweep.unfinished() else 0
 

@@ -19,6 +19,7 @@ from synth.sweeps.execution import Sweep, end, start
 from synth.sweeps.hosts import Hosts
 from synth.sweeps.meeting import Meeting, Report
 from synth.sweeps.runs import Run
+from synth.sweeps.states import STOPPED
 
 _KILL_AFTER = 60.0  # seconds for a command that is told to stop
 
@@ -147,7 +148,7 @@ class Walk:
 
     def _status(self) -> int:
         if self._is_stopping():
-            say("stopped; the same command goes on")
+            say(STOPPED)
             return 128 + (self._signals[0] if self._signals else signal.SIGTERM)
         return 1 if self._sweep.unfinished() else 0
 

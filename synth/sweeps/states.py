@@ -11,6 +11,9 @@ from synth.errors import UserError
 from synth.files import write_text
 from synth.sweeps.runs import EVAL, TRAIN
 
+# What is told of a run or a sweep that did not come to its end.
+STOPPED = "stopped; the same command goes on"
+CUT_OFF = "cut off; the same command goes on"
 WAITING, RUNNING, TRAINED, DONE, FAILED = "waiting", "running", "trained", "done", "failed"
 
 
