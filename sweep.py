@@ -4,12 +4,12 @@ python sweep.py --table=wmt_lm1b --scale=small --folder=runs/sweeps/table2 --dry
 python sweep.py --configs=lm1b --variants=random,random+vanilla --seeds=0,1 --folder=FOLDER
 python sweep.py --folder=FOLDER --status [--watch]
 
-Each run is train.py and then eval.py in a directory of its own below the folder. What is done is
-not done again, what was cut off goes on, what failed is tried again; without the flags that name
-runs, all runs of the folder are meant. --launcher=pod is started on every host of a pod, with
---process_id=I --num_processes=N where no cluster tells these, and --coordinator_address=HOST:PORT
-where JAX cannot find its processes; --launcher=slurm submits a job for each run, --launcher=xpk
-prints commands for GKE.
+Each run is train.py and then eval.py in a directory of its own below the folder. Given again, the
+command passes over what is done, goes on with what was cut off and tries again what failed; without
+the flags that name runs, all runs of the folder are meant. --launcher=pod is started on every host
+of a pod, with --process_id=I --num_processes=N where no cluster tells these, and
+--coordinator_address=HOST:PORT where JAX cannot find its processes; --launcher=slurm submits a job
+for each run, --launcher=xpk prints commands for GKE.
 """
 
 from typing import Any
@@ -25,7 +25,7 @@ flags.DEFINE_string("scale", "paper", "of all rows: paper, small or tiny")
 flags.DEFINE_list("seeds", ["0"], "each row with each of them: 0,1,2")
 flags.DEFINE_multi_string("set", [], "config.KEY=VALUE,VALUE: each row with each value; repeatable")
 flags.DEFINE_string("folder", "", "of the sweep: made, or gone on with")
-flags.DEFINE_string("results", "results", "directory of the run store")
+flags.DEFINE_string("results", "", "directory of the run store (default: the folder's, or results)")
 flags.DEFINE_bool("eval", True, "score each run after its training")
 flags.DEFINE_bool("dry_run", False, "only list the runs, their commands, cost and state")
 flags.DEFINE_float("flops_per_second", None, "for --dry_run: of the machine, to tell hours")

@@ -8,6 +8,10 @@ from conftest import ROOT
 
 from synth.results import load
 from synth.sweeps.folder import Folder
+from synth.sweeps.runs import Run
+
+_ROW = ["--configs=lm1b", "--variants=random", "--scale=tiny"]
+_POD = ["--launcher=pod", "--process_id=0", "--num_processes=1"]
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +23,12 @@ def in_root(monkeypatch):
     ("argv", "told"),
     [
         ([], "name a folder for the sweep: --folder=runs/sweeps/NAME"),
-        (["--folder={tmp}"], "name a table of the paper, --table=wmt_lm1b|"),
+        (["--folder={tmp}"], "holds no sweep (it has no runs.json); give the folder of one, or"),
+        (["--folder={tmp}", "--dry_run"], "holds no sweep (it has no runs.json); give the folder"),
+        (
+            ["--folder={tmp}", "--table=c4", "--configs=c4"],
+            "name a table of the paper, --table=",
+        ),
         (["--folder={tmp}", "--table=wmt"], "no table 'wmt'; known: wmt_lm1b, generation"),
         (["--folder={tmp}", "--launcher=k8s"], "no launcher 'k8s'; known: local, pod, slurm, xpk"),
         (["--folder={tmp}", "--jobs=0"], "--jobs=0 must be at least 1"),
@@ -30,6 +39,9 @@ def in_root(monkeypatch):
         (["--folder={tmp}", "--watch"], "--watch goes with --status"),
         (["--folder={tmp}", "--status", "--dry_run"], "do not go together"),
         (["--folder={tmp}", "--status"], "holds no sweep (it has no runs.json)"),
+        (["--folder={tmp}", "--results={tmp}", *_ROW], ": copy results/paper.json of this repos"),
+        (["--folder={tmp}", "--results={tmp}", *_ROW, *_POD], "holds no paper.json"),
+        (["--folder={tmp}", "--results={tmp}", *_ROW, "--launcher=slurm"], "holds no paper.json"),
         (["--folder={tmp}", "--set=config.seed=1"], "--set needs the runs that it is for"),
         (["--folder={tmp}", "--launcher=pod", "--table=c4", "--process_id=1"], "go together"),
         (["--folder={tmp}", "--launcher=xpk", "--table=c4"], "--xpk cluster=NAME"),
@@ -57,6 +69,22 @@ def test_runs_are_listed_without_running_anything(start, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_results_directory_is_the_folders(start, tmp_path):
+    folder = Folder(tmp_path)
+    folder.add_runs([Run("lm1b", "random", "tiny", 0)])
+    folder.set_results("elsewhere")
+    listed = ["sweep.py", f"--folder={tmp_path}", "--dry_run", "--json"]
+    for flags, used in [([], "elsewhere"), (["--results=other"], "other")]:
+        (entry,) = json.loads(start(*listed, *flags).wait().out)
+        assert entry["commands"][1].split()[3] == f"--results={used}"
+    assert folder.results() == "elsewhere"  # a list changes nothing
+    # What it holds is known before anything runs; GKE's storage may not be mounted here.
+    running = start(*listed[:2]).wait()
+    assert "elsewhere holds no paper.json" in running.err and not (tmp_path / "logs").exists()
+    xpk = ["--launcher=xpk", "--xpk=cluster=c,tpu-type=v4-8"]
+    assert "--results=elsewhere" in start(*listed[:2], *xpk).wait().out
+
+
 @pytest.mark.slow
 def test_real_rows_are_trained_and_scored(start, data_dir, tmp_path):
     results = tmp_path / "results"
@@ -79,6 +107,7 @@ def test_real_rows_are_trained_and_scored(start, data_dir, tmp_path):
     assert "step 2/2" in Folder(tmp_path / "sweep").log(run).read_text("utf-8")
 
     # What is done is not done again; another row is.
+    folder = folder[:2]  # it knows where its results are
     both = ["--configs=lm1b", "--variants=random,fixed_random", "--noeval", *small]
     running = start("sweep.py", *folder, *both).wait(300)
     assert running.status == 0, running.err

@@ -1,5 +1,6 @@
 """Sweeps on one machine: past failures, through interruptions, one at a time in a folder."""
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -183,6 +184,14 @@ def test_a_run_directory_that_was_removed_is_made_again(sweep):
     assert local.launch(sweep, jobs=3) == 0
     (sweep.folder.workdir(DENSE) / "run.json").unlink()
     assert states(sweep) == ["done", "waiting", "done"]
+
+
+def test_a_folder_keeps_its_results_directory_until_another_is_given(sweep, capsys):
+    for results, told in [("one", False), ("one/", False), ("two", True)]:
+        assert local.launch(dataclasses.replace(sweep, results=results), jobs=3) == 0
+        assert sweep.folder.results() == results
+        said = "figures go to --results=two, and no longer to one/" in capsys.readouterr().err
+        assert said is told
 
 
 def test_a_spoilt_state_is_named(sweep):

@@ -4,6 +4,7 @@ A sweep has a folder, on storage that all its machines see at one path:
 
 FOLDER/NAME/             the run directory of the run NAME
 FOLDER/runs.json         the runs that were ever asked for here
+FOLDER/settings.json     the directory of the run store
 FOLDER/state/NAME.json   where the run stands, missing while it waits
 FOLDER/state/NAME.lock   held while one of its commands runs
 FOLDER/logs/NAME.log     what its commands said on standard error (progress, errors)

@@ -8,6 +8,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from synth import results
 from synth.errors import UserError
 from synth.progress import say
 from synth.sweeps import assignments, hosts, local, plan, pod, slurm, status, xpk
@@ -17,6 +18,7 @@ from synth.sweeps.rows import Selection, expand
 from synth.sweeps.runs import Commands, Run
 
 LAUNCHERS = ("local", "pod", "slurm", "xpk")
+_RESULTS = "results"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -62,8 +64,9 @@ def main(options: Options, flags: Sequence[str]) -> int:
     if options.status:
         _show_status(options, folder)
         return 0
-    commands = Commands(folder.path, options.results, [*flags, *_peers(options)])
-    sweep = Sweep(folder, _runs(options, folder), commands, options.eval)
+    store = _results(options, folder)
+    commands = Commands(folder.path, store, [*flags, *_peers(options)])
+    sweep = Sweep(folder, _runs(options, folder), commands, options.eval, store)
     if options.dry_run:
         found = plan.entries(sweep, commands, options.flops_per_second)
         print(json.dumps(found, indent=2) if options.json else plan.table(found))
@@ -99,8 +102,7 @@ def _runs(options: Options, folder: Folder) -> list[Run]:
     if not _selected(options):
         if options.set:
             raise UserError("--set needs the runs that it is for: --table, or --configs --variants")
-        if (folder.path / "runs.json").exists():
-            return folder.runs()
+        return folder.runs()
     selection = Selection(
         options.table,
         options.configs,
@@ -110,6 +112,10 @@ def _runs(options: Options, folder: Folder) -> list[Run]:
         assignments.parse(options.set),
     )
     return expand(selection)
+
+
+def _results(options: Options, folder: Folder) -> str:
+    return options.results or folder.results() or _RESULTS
 
 
 def _peers(options: Options) -> list[str]:
@@ -131,20 +137,22 @@ def _here(options: Options) -> hosts.Hosts:
 
 
 def _show_status(options: Options, folder: Folder) -> None:
-    results = Path(options.results)
+    store = Path(_results(options, folder))
     if options.watch:
-        status.watch(folder, results)
+        status.watch(folder, store)
         return
-    found = status.entries(folder, folder.runs(), results)
+    found = status.entries(folder, folder.runs(), store)
     print(json.dumps(found, indent=2) if options.json else status.table(found))
 
 
 def _launch(options: Options, sweep: Sweep, flags: Sequence[str]) -> int:
     if options.launcher == "xpk":
-        shared = [f"--results={options.results}", *([] if options.eval else ["--noeval"]), *flags]
+        shared = [f"--results={sweep.results}", *([] if options.eval else ["--noeval"]), *flags]
         print(*xpk.commands(sweep, options.xpk, shared), sep="\n")
         say(f"{sweep.folder.path} must be storage that the cluster mounts at this path")
         return 0
+    if sweep.evaluate:
+        results.check(Path(sweep.results))  # what eval.py would say after hours of training
     sweep.folder.path.mkdir(parents=True, exist_ok=True)
     if options.launcher == "slurm":
         return slurm.launch(sweep, options.slurm, options.host_timeout)
@@ -155,5 +163,5 @@ def _launch(options: Options, sweep: Sweep, flags: Sequence[str]) -> int:
             return result
     else:
         result = local.launch(sweep, options.jobs)
-    print(status.table(status.entries(sweep.folder, sweep.runs, Path(options.results))))
+    print(status.table(status.entries(sweep.folder, sweep.runs, Path(sweep.results))))
     return result

@@ -25,12 +25,19 @@ class Sweep:
       runs: in this order.
       commands: the command of a run's phase.
       evaluate: whether runs are scored after training.
+      results: directory of the run store.
     """
 
     folder: Folder
     runs: Sequence[Run]
     commands: Callable[[Run, str], list[str]]
     evaluate: bool = True
+    results: str = "results"
+
+    def note(self) -> None:
+        """Notes in the folder, which the caller holds, what is to be done."""
+        self.folder.add_runs(self.runs)
+        self.folder.set_results(self.results)
 
     def unfinished(self) -> list[Run]:
         """Runs with something left to do."""

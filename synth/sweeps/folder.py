@@ -12,6 +12,7 @@ from typing import Any
 from synth import locks
 from synth.errors import UserError
 from synth.files import write_text
+from synth.progress import say
 from synth.sweeps import states
 from synth.sweeps.runs import Run
 from synth.sweeps.states import CUT_OFF, DONE, RUNNING, TRAINED, WAITING, State
@@ -58,6 +59,11 @@ class Folder:
         Raises:
           UserError: if there is no sweep here, or its file cannot be read.
         """
+        if not (self.path / "runs.json").exists():
+            raise UserError(
+                f"--folder={self.path} holds no sweep (it has no runs.json); give the folder of "
+                "one, or begin one here: --table=NAME, or --configs=TASKS --variants=ROWS"
+            )
         try:
             return [Run.from_dict(values) for values in self._read("runs.json")]
         except (KeyError, TypeError) as error:
@@ -68,6 +74,20 @@ class Folder:
         known = self.runs() if (self.path / "runs.json").exists() else []
         merged = {run.name: dataclasses.asdict(run) for run in [*known, *runs]}
         write_text(self.path / "runs.json", json.dumps(list(merged.values()), indent=2) + "\n")
+
+    def results(self) -> str:
+        """The directory of the run store that the sweep was given last; '' if it never was."""
+        known = self._read("settings.json") if (self.path / "settings.json").exists() else {}
+        return known.get("results", "")
+
+    def set_results(self, results: str) -> None:
+        """Notes the directory of the run store, and says so if it is another than before."""
+        before = self.results()
+        if before and Path(before).resolve() != Path(results).resolve():
+            say(f"figures go to --results={results}, and no longer to {before}")
+        if before != results:
+            text = json.dumps({"results": results}, indent=2)
+            write_text(self.path / "settings.json", text + "\n")
 
     def jobs(self) -> dict[str, str]:
         """Name of a run -> the Slurm job that was submitted for it last."""
@@ -81,8 +101,6 @@ class Folder:
         path = self.path / name
         try:
             return json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise UserError(f"--folder={self.path} holds no sweep (it has no {name})") from None
         except ValueError as error:
             raise UserError(f"{path} cannot be read: {error}") from error
 

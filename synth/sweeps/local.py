@@ -32,7 +32,7 @@ def launch(sweep: Sweep, jobs: int) -> int:
       Held: if another sweep works in the folder.
     """
     with sweep.folder.hold() as lock, noted_signals() as signals:
-        sweep.folder.add_runs(sweep.runs)
+        sweep.note()
         _work(sweep, jobs, lock, signals)
         if signals:
             say(STOPPED)

@@ -45,7 +45,7 @@ def launch(sweep: Sweep, hosts: Hosts, timeout: float, poll: float = 1.0) -> int
         if hosts.process_id:
             return walk.follow()
         with sweep.folder.hold() as lock:
-            sweep.folder.add_runs(sweep.runs)
+            sweep.note()
             return walk.lead([lock])
 
 

@@ -54,7 +54,7 @@ def launch(sweep: Sweep, settings: Sequence[str], timeout: float, cluster: str =
     """
     executor = _executor(sweep, settings, cluster)
     with sweep.folder.hold():
-        sweep.folder.add_runs(sweep.runs)
+        sweep.note()
         known = sweep.folder.jobs()
         queued = in_queue({known[run.name] for run in sweep.runs if run.name in known})
         runs = []
