@@ -1,8 +1,11 @@
 """What is told of a sweep: before it begins, on the way, at the end."""
 
 import json
+import os
 import re
 import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import ROOT
@@ -39,6 +42,14 @@ def begun(folder: Folder, run: Run, *metrics: tuple[int, float]) -> RunInfo:
     return info
 
 
+def _made_from(workdir: Path, info: RunInfo) -> dict[str, Any]:
+    """Of the records of a scoring."""
+    command = f"python eval.py --workdir={workdir}"
+    settings = {"beam": 4, "alpha": 0.6}
+    common = {"run": info.config_hash, "task": "lm1b", "step": info.config.train.num_steps}
+    return common | {"settings": settings, "command": "", "eval_command": command}
+
+
 @pytest.fixture
 def folder(tmp_path):
     """A sweep of four runs, one in each state."""
@@ -54,7 +65,7 @@ def folder(tmp_path):
     folder.add_jobs({WAITING.name: "17_3"})
     figures = [("ppl_token", 42.553), ("ppl_word", 284.63), ("bits_per_byte", 1.5861)]
     records = [
-        make(run=info.config_hash, task="lm1b", metric=metric, value=value)
+        make(**_made_from(folder.workdir(DONE), info), metric=metric, value=value)
         for metric, value in figures
     ]
     other = make(run="another", task="lm1b", metric="ppl_token", value=1.0)
@@ -78,6 +89,35 @@ def test_the_table_tells_state_progress_scores_and_reasons(folder, tmp_path):
     assert cells[2][-1] == "train.py: no disk"
     assert cells[3] == [WAITING.name, "waiting", "job 17_3"]
     assert summary == "1 done, 1 failed, 1 running, 1 waiting"
+
+
+def test_scores_are_of_this_directory_or_equal_to_its_own(folder, tmp_path):
+    """The same run may have been made elsewhere, before or after this one."""
+    store = tmp_path / "results"
+    info = begun(folder, TRAINING, (20, 60.0))
+    made = _made_from(tmp_path / "elsewhere", info) | {"metric": "ppl_token"}
+    dates = [f"2025-01-02T03:0{minute}:00+00:00" for minute in range(5)]
+    append(
+        store / "runs.jsonl",
+        [
+            make(**made, value=3.0, date=dates[0]),
+            make(**made | {"settings": {"beam": 1}}, value=4.0, date=dates[1]),
+            make(**made | {"step": 5}, value=5.0, date=dates[1]),
+            make(**made, value=6.0, date=dates[3]),
+        ],
+    )
+
+    def scores(state):
+        folder.set_state(TRAINING, state)
+        return [score["value"] for score in status.entries(folder, [TRAINING], store)[0]["scores"]]
+
+    assert scores(State("trained", "train", ended=dates[4])) == []
+    # It is scored: what it has not added to the store was there.
+    assert scores(State("done", "eval", ended=dates[2])) == [3.0]
+    relative = os.path.relpath(folder.workdir(TRAINING))
+    made["eval_command"] = f"python eval.py --workdir {relative}"
+    append(store / "runs.jsonl", [make(**made, value=7.0, date=dates[2])])
+    assert scores(State("done", "eval", ended=dates[4])) == [7.0]
 
 
 def test_a_run_whose_process_is_gone_is_not_called_running(folder, tmp_path):

@@ -7,16 +7,19 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from synth.clock import duration
+from synth.configuration import Config
+from synth.results import significance
 from synth.results.small_tables import ANY, TASKS
 from synth.results.store import Record, load_lines
 from synth.rundir import RunDir
 from synth.sweeps.folder import Folder
 from synth.sweeps.runs import Run
-from synth.sweeps.states import RUNNING, WAITING
+from synth.sweeps.states import DONE, RUNNING, WAITING, State
 
 _REFRESH = 5.0  # seconds
 _SHOWN = 3  # scores of a run in the table
@@ -31,13 +34,14 @@ def entries(folder: Folder, runs: Sequence[Run], results: Path) -> list[dict[str
     for run in runs:
         workdir = RunDir(folder.workdir(run))
         num_steps = run.config().train.num_steps
+        state = folder.state(run)
         entry: dict[str, Any] = {"name": run.name, "job": jobs.get(run.name, "")}
-        entry |= dataclasses.asdict(folder.state(run))
+        entry |= dataclasses.asdict(state)
         entry |= {"step": None, "num_steps": num_steps}
         entry |= {"steps_per_second": None, "seconds_left": None, "scores": []}
         if (workdir.path / "run.json").exists():
             entry |= _progress(workdir, num_steps)
-            entry["scores"] = _scores(workdir, run, records)
+            entry["scores"] = _scores(workdir, run, state, records)
         found.append(entry)
     return found
 
@@ -55,11 +59,15 @@ def _progress(workdir: RunDir, num_steps: int) -> dict[str, Any]:
     return {"step": last["step"], "steps_per_second": rate, "seconds_left": left}
 
 
-def _scores(workdir: RunDir, run: Run, records: Sequence[Record]) -> list[dict[str, Any]]:
+def _scores(
+    workdir: RunDir, run: Run, state: State, records: Sequence[Record]
+) -> list[dict[str, Any]]:
     """The run's figures that its table has columns for, in their order; the newest of each."""
-    config_hash = workdir.info().config_hash
-    ours = sorted((r for r in records if r.run == config_hash), key=lambda r: r.when)
-    newest = {(r.metric, r.dataset, r.split): r for r in ours}
+    info = workdir.info()
+    same = sorted((r for r in records if r.run == info.config_hash), key=lambda r: r.when)
+    ours = [r for r in same if _is_of(r, workdir)]
+    equal = [r for r in same if _was_found_again(r, info.config, state)]
+    newest = {(r.metric, r.dataset, r.split): r for r in [*equal, *ours]}
     return [
         {"name": name, "value": r.value, "digits": metric.digits, "dataset": r.dataset}
         | {"split": r.split, "step": r.step}
@@ -67,6 +75,24 @@ def _scores(workdir: RunDir, run: Run, records: Sequence[Record]) -> list[dict[s
         for r in newest.values()
         if r.metric == metric.name
     ]
+
+
+def _is_of(record: Record, workdir: RunDir) -> bool:
+    """Whether it was made from this directory: other directories may hold the same run."""
+    named = significance.workdir(record)
+    return named is not None and Path(named).resolve() == workdir.path.resolve()
+
+
+def _was_found_again(record: Record, config: Config, state: State) -> bool:
+    """Whether a run that is scored must have found the same.
+
+    The store says no figure twice: had the scoring of this run, in its config's settings, found
+    another than the newest that was there, it would have added its own, which is shown instead.
+    """
+    if state.state != DONE or not state.ended or record.step != config.train.num_steps:
+        return False
+    usual = record.settings.items() <= config.decode.to_dict().items()
+    return usual and record.when <= datetime.fromisoformat(state.ended)
 
 
 def table(found: Sequence[dict[str, Any]]) -> str:
