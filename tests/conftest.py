@@ -26,10 +26,12 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from sweep_fakes import fake_sweep
 
 from data import sources
 from synth import configuration, evaluation, training
 from synth.rundir import RunDir, RunInfo
+from synth.sweeps.execution import Sweep
 
 # A test run that was started in the background ignores interrupts; runs that are tested must not.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -50,6 +52,18 @@ jax.config.update("jax_cpu_enable_async_dispatch", False)
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(0)
+
+
+@pytest.fixture
+def in_root(monkeypatch) -> None:
+    """In the directory that holds `configs`."""
+    monkeypatch.chdir(ROOT)
+
+
+@pytest.fixture
+def sweep(tmp_path) -> Sweep:
+    """Of three runs, with commands that do as they are told."""
+    return fake_sweep(tmp_path)
 
 
 @pytest.fixture(scope="session")

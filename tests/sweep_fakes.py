@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from synth.sweeps.execution import Sweep
@@ -47,6 +50,24 @@ def fake_sweep(directory: Path, evaluate: bool = True, host: int = 0) -> Sweep:
     control.mkdir(exist_ok=True)
     folder = directory / "sweep"
     return Sweep(Folder(folder), RUNS, FakeCommands(control, folder, host), evaluate)
+
+
+@contextlib.contextmanager
+def processes(driver: str) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts a Python program, with arguments, in processes that are ended at the end."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: object) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", driver, *map(str, arguments)]
+        started.append(subprocess.Popen(command, stderr=subprocess.PIPE, text=True))
+        return started[-1]
+
+    try:
+        yield start
+    finally:
+        for one in started:
+            one.kill()
+            one.communicate()
 
 
 def until(found, seconds: float = 20) -> None:

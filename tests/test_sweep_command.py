@@ -10,13 +10,10 @@ from synth.results import load
 from synth.sweeps.folder import Folder
 from synth.sweeps.runs import Run
 
+pytestmark = pytest.mark.usefixtures("in_root")
+
 _ROW = ["--configs=lm1b", "--variants=random", "--scale=tiny"]
 _POD = ["--launcher=pod", "--process_id=0", "--num_processes=1"]
-
-
-@pytest.fixture(autouse=True)
-def in_root(monkeypatch):
-    monkeypatch.chdir(ROOT)
 
 
 @pytest.mark.parametrize(

@@ -3,18 +3,17 @@
 import dataclasses
 import os
 import signal
-import subprocess
-import sys
 import threading
 
 import pytest
-from conftest import ROOT
-from sweep_fakes import RUNS, fake_sweep, states, until
+from sweep_fakes import RUNS, fake_sweep, processes, states, until
 
 from synth import locks
 from synth.errors import UserError
 from synth.locks import Held
 from synth.sweeps import local
+
+pytestmark = pytest.mark.usefixtures("in_root")
 
 RANDOM, DENSE, VANILLA = RUNS
 
@@ -28,30 +27,11 @@ sys.exit(local.launch(fake_sweep(pathlib.Path(sys.argv[1])), 2))
 """
 
 
-@pytest.fixture(autouse=True)
-def in_root(monkeypatch):
-    monkeypatch.chdir(ROOT)
-
-
-@pytest.fixture
-def sweep(tmp_path):
-    return fake_sweep(tmp_path)
-
-
 @pytest.fixture
 def process(tmp_path):
     """A sweep, two runs at a time, in a process of its own."""
-    started = []
-
-    def start():
-        command = [sys.executable, "-c", _DRIVER, str(tmp_path)]
-        started.append(subprocess.Popen(command, stderr=subprocess.PIPE, text=True))
-        return started[-1]
-
-    yield start
-    for one in started:
-        one.kill()
-        one.communicate()
+    with processes(_DRIVER) as start:
+        yield lambda: start(tmp_path)
 
 
 def test_all_runs_are_trained_and_scored_once(sweep):

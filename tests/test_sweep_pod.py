@@ -2,19 +2,18 @@
 
 import re
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
-from conftest import ROOT
-from sweep_fakes import RUNS, fake_sweep, states, until
+from sweep_fakes import RUNS, processes, states, until
 
 from synth.errors import UserError
 from synth.sweeps import hosts
 from synth.sweeps.children import Outcome
 from synth.sweeps.meeting import Report
 from synth.sweeps.pod import together
+
+pytestmark = pytest.mark.usefixtures("in_root")
 
 RANDOM, DENSE, VANILLA = RUNS
 _STEP = {"SLURM_STEP_NODELIST": "a,b"}  # inside of srun
@@ -37,35 +36,15 @@ except UserError as error:
 """
 
 
-@pytest.fixture(autouse=True)
-def in_root(monkeypatch):
-    monkeypatch.chdir(ROOT)
-
-
-@pytest.fixture
-def sweep(tmp_path):
-    return fake_sweep(tmp_path)
-
-
 @pytest.fixture
 def start(tmp_path, sweep):
     """Starts sweep.py's walk on a host of three."""
-    started = []
-
-    def start(host, timeout=20.0, runs=3):
-        arguments = [str(x) for x in (tmp_path, host, 3, timeout, runs)]
-        command = [sys.executable, "-c", _DRIVER, *arguments]
-        started.append(subprocess.Popen(command, stderr=subprocess.PIPE, text=True))
-        return started[-1]
-
-    yield start
-    for run in RUNS:  # lets orphans end
-        for host in range(3):
-            (sweep.commands.control / f"train-{run.name}-{host}").unlink(missing_ok=True)
-        sweep.commands.tell(run, "train", "")
-    for one in started:
-        one.kill()
-        one.communicate()
+    with processes(_DRIVER) as start:
+        yield lambda host, timeout=20.0, runs=3: start(tmp_path, host, 3, timeout, runs)
+        for run in RUNS:  # lets orphans end
+            for host in range(3):
+                (sweep.commands.control / f"train-{run.name}-{host}").unlink(missing_ok=True)
+            sweep.commands.tell(run, "train", "")
 
 
 def ends(process, seconds=30):

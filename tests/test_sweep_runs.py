@@ -12,10 +12,7 @@ from synth.sweeps import assignments, rows
 from synth.sweeps.rows import Selection, expand
 from synth.sweeps.runs import Commands, Run
 
-
-@pytest.fixture(autouse=True)
-def in_root(monkeypatch):
-    monkeypatch.chdir(ROOT)
+pytestmark = pytest.mark.usefixtures("in_root")
 
 
 def selected(*sets, **fields):

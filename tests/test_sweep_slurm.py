@@ -20,8 +20,7 @@ RANDOM, DENSE, VANILLA = RUNS
 
 
 @pytest.fixture(autouse=True)
-def in_root(monkeypatch):
-    monkeypatch.chdir(ROOT)
+def paths(in_root, monkeypatch):
     # Jobs unpickle what the tests made.
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{ROOT / 'tests'}")
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT
 from result_records import make
 
 from synth import describe
@@ -20,15 +19,12 @@ from synth.sweeps.folder import Folder
 from synth.sweeps.runs import Commands, Run
 from synth.sweeps.states import State
 
+pytestmark = pytest.mark.usefixtures("in_root")
+
 TRAINING, DONE, FAILED, WAITING = (
     Run("lm1b", variant, "tiny", 0) for variant in ("random", "dense", "vanilla", "dense+vanilla")
 )
 RUNS = [TRAINING, DONE, FAILED, WAITING]
-
-
-@pytest.fixture(autouse=True)
-def in_root(monkeypatch):
-    monkeypatch.chdir(ROOT)
 
 
 def begun(folder: Folder, run: Run, *metrics: tuple[int, float]) -> RunInfo:

@@ -4,7 +4,6 @@ import re
 import shlex
 
 import pytest
-from conftest import ROOT
 from sweep_fakes import fake_sweep
 
 from synth.errors import UserError
@@ -13,12 +12,9 @@ from synth.sweeps.execution import Sweep
 from synth.sweeps.folder import Folder
 from synth.sweeps.runs import Run
 
+pytestmark = pytest.mark.usefixtures("in_root")
+
 SETTINGS = ["cluster=pods,tpu-type=v5litepod-16", "docker-image=gcr.io/p/synth:1", "spot"]
-
-
-@pytest.fixture(autouse=True)
-def in_root(monkeypatch):
-    monkeypatch.chdir(ROOT)
 
 
 def test_golden(tmp_path, monkeypatch):
