@@ -1,6 +1,7 @@
 """Several processes are one program: equal to one, stopped, killed and restarted together."""
 
 import os
+import random
 import shutil
 import signal
 import socket
@@ -169,6 +170,43 @@ def test_a_process_that_is_killed_ends_the_others_in_plain_words(launch, alone, 
     assert finish(running)[0] == 2, running[0].err
     assert "process 0 has lost another process of the run" in running[0].err
     assert "Traceback" not in running[0].err
+
+
+@pytest.mark.long
+def test_processes_killed_at_random_moments_end_as_if_never_killed(launch, tmp_path):
+    """SIGKILL to either of two or to both: while they start, take steps and save."""
+    often = {"train.num_steps": 60, "train.log_every": 7, "train.eval_every": 60}
+    changes = often | {"train.checkpoint_every": 3}
+    straight, run = RunDir(tmp_path / "straight"), RunDir(tmp_path / "run")
+    assert finish(launch(straight, 2, changes=changes)) == [0, 0]
+    rng, reached = random.Random(0), []
+    for kill in range(10):
+        running = launch(run, 2, changes=changes)
+        if kill % 2:  # once it has saved something, at the latest when it ends
+            before = newest(run)
+            while newest(run) == before and running[0].status is None:
+                time.sleep(0.001)
+            time.sleep(rng.uniform(0.0, 0.05))
+        else:
+            time.sleep(rng.uniform(0.0, 12.0))
+        victims = rng.choice([running[:1], running[1:], running])
+        for process in victims:
+            os.kill(process.process.pid or 0, signal.SIGKILL)
+        for process, status in zip(running, finish(running), strict=True):
+            # 134: JAX itself ends a process that has lost the first one.
+            assert status in ((-9, 0) if process in victims else (2, 134, 0)), process.err
+        reached.append(newest(run))
+    assert reached == sorted(reached) and len(set(reached)) > 3, reached
+    assert finish(launch(run, 2, changes=changes)) == [0, 0]
+    assert metrics(run) == metrics(straight)
+    for found, expected in zip(parameters(run), parameters(straight), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def newest(run: RunDir) -> int:
+    """The step of the newest whole checkpoint; 0 if there is none."""
+    names = [path.name for path in run.checkpoints.glob("*")]
+    return max([int(name) for name in names if name.isdecimal()], default=0)
 
 
 def test_a_host_that_does_not_come_is_said(launch, tmp_path):
