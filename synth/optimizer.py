@@ -48,9 +48,10 @@ def make_optimizer(
     """
     if warmup_steps < 1:
         raise ValueError(f"optimizer.warmup_steps={warmup_steps} must be at least 1")
-    for name, value in {"learning_rate": learning_rate, "eps": eps}.items():
-        if not 0.0 < value < math.inf:
-            raise ValueError(f"optimizer.{name}={value} must be a number above 0")
+    if not 0.0 <= learning_rate < math.inf:  # 0 trains nothing, to look at a start
+        raise ValueError(f"optimizer.learning_rate={learning_rate} must be at least 0")
+    if not 0.0 < eps < math.inf:
+        raise ValueError(f"optimizer.eps={eps} must be above 0")
     for name, value in {"b1": b1, "b2": b2}.items():
         if not 0.0 <= value < 1.0:
             raise ValueError(f"optimizer.{name}={value} must be at least 0 and below 1")

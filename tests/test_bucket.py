@@ -130,7 +130,7 @@ def test_a_run_in_a_bucket_killed_is_the_run_of_a_directory(start, bucket, strai
     assert outputs[0].out == outputs[1].out
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_processes_share_a_bucket(start, bucket, straight, data_dir):
     flags = (*RUN, f"--config.data.data_dir={data_dir}", "--workdir=gs://bucket/two")
     flags += (f"--coordinator_address=localhost:{free_port()}", "--num_processes=2")

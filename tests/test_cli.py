@@ -61,7 +61,7 @@ def told(line: str, *words: str) -> bool:
         ),
         (
             [ENDE, "--config.optimizer.learning_rate=-1", "--workdir={tmp}/run"],
-            ["learning_rate=-1.0", "above 0"],
+            ["learning_rate=-1.0", "at least 0"],
         ),
         ([ENDE, "--config.optimizer.b2=1.0", "--workdir={tmp}/run"], ["b2=1.0", "below 1"]),
         ([ENDE, "--num_processes=2", "--workdir={tmp}/run"], ["--coordinator_address", "needs"]),
