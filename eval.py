@@ -67,12 +67,11 @@ GOES_WITH = {
 
 def main() -> None:
     _check_flags()
-    from synth import report, results
+    from synth import distributed, files, report, results
 
-    results_dir = Path(RESULTS.value)
-    results.check(results_dir)
-    if PREDICTIONS.value or WORKDIR.value or ROW.value:
-        _check_writable(f"--results={results_dir}", results_dir / "runs.jsonl")
+    results_dir = files.local("--results", RESULTS.value)
+    # The first process alone reads and writes there; what it finds ends all of them.
+    distributed.in_turns(lambda: distributed.is_first() and _check_places(results_dir))
     before = 0 if RENDER.value else results.last_line(results_dir / "runs.jsonl")
     if PREDICTIONS.value:
         report.score_predictions(
@@ -103,17 +102,27 @@ def _check_flags() -> None:
             "--render, --compare or --html=FILE alone"
         )
     if RENDER.value and len(asked) > 1:
-        raise UserError(f"--render stands alone: --{asked[0]} and all others render, too")
+        (other, *_) = (name for name in asked if name != "render")
+        raise UserError(f"--render stands alone: --{other} renders, too")
     if CONFIG.name and not PREDICTIONS.value:
         raise UserError("--config goes with --predictions; a run directory holds its own config")
     if PREDICTIONS.value and asked[0] != "predictions":
         raise UserError(f"--{asked[0]} and --predictions are two things to score: give one of them")
     if PREDICTIONS.value and not SYSTEM.value:
         raise UserError("--predictions needs --system=NAME: who made these outputs")
+
+
+def _check_places(results_dir: Path) -> None:
+    """Raises UserError for a place that cannot be read, or written when the work is done."""
+    from synth import files, results
+
+    results.check(results_dir)
+    if PREDICTIONS.value or WORKDIR.value or ROW.value:
+        _check_writable(f"--results={results_dir}", results_dir / "runs.jsonl")
     if cli.is_given("runs") and not Path(RUNS.value).is_dir():
         raise UserError(f"--runs={RUNS.value}: there is no such directory")
     if HTML.value:
-        _check_writable(f"--html={HTML.value}", Path(HTML.value))
+        _check_writable(f"--html={HTML.value}", files.local("--html", HTML.value))
 
 
 def _check_writable(flag: str, path: Path) -> None:

@@ -11,6 +11,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from absl import flags, logging
@@ -130,17 +131,28 @@ def _set_up() -> None:
         # A precaution: two programs at once that both wait for all devices could block each other.
         jax.config.update("jax_cpu_enable_async_dispatch", False)
     if _CACHE.value:
-        jax.config.update("jax_compilation_cache_dir", _made(os.path.expanduser(_CACHE.value)))
+        jax.config.update("jax_compilation_cache_dir", _cache(os.path.expanduser(_CACHE.value)))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
 
 
-def _made(directory: str) -> str:
-    """A directory that JAX will write to: it only warns, at each program, if it cannot."""
-    if "://" not in directory:  # JAX takes buckets as well
-        try:
-            os.makedirs(directory, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"--compilation_cache_dir={directory}: {error.strerror}") from error
+def _cache(directory: str) -> str | None:
+    """The directory, made; JAX would only warn, at each program, if it cannot be written.
+
+    None if that is the default's fault, not the user's.
+    """
+    if "://" in directory:  # JAX takes buckets as well
+        return directory
+    from synth import files
+
+    try:
+        files.check_writable(Path(directory) / "probe")
+    except OSError as error:
+        if _CACHE.present:
+            raise UserError(
+                f"--compilation_cache_dir={directory} cannot be written: {error.strerror}; give "
+                "another one, or '' for none"
+            ) from error
+        return None
     return directory
 
 

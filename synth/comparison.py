@@ -11,6 +11,7 @@ from pathlib import Path
 from data import sources, tasks
 from data.tasks.task import Example
 from synth import lines
+from synth.errors import UserError
 from synth.metrics.score import Result, Score
 from synth.metrics.significance import Comparison, compare_bleu, compare_lines
 from synth.results import Record
@@ -48,7 +49,7 @@ def _place(record: Record) -> str:
     directory = workdir(record)
     if directory is None:
         return f"{record.row} (its commands name no run directory)"
-    return f"{record.row} in {RunDir(directory).eval}"
+    return f"{record.row} in {directory}/eval"
 
 
 def compare(figure: Record, vanilla: Record, *, untested: Untested) -> Comparison | None:
@@ -87,7 +88,10 @@ def _files(record: Record) -> list[Path]:
     """The lines of a figure: none, or one file."""
     if (directory := workdir(record)) is None:
         return []
-    run, settings = RunDir(directory), record.settings
+    try:
+        run, settings = RunDir(directory), record.settings
+    except UserError:  # in a bucket that is not at hand
+        return []
     average = f"-average{settings['average']}" if "average" in settings else ""
     stem = f"{record.split}-step{record.step}{average}"
     if run.eval.is_dir() and run.info().config.data.dataset != record.dataset:

@@ -10,6 +10,7 @@ from typing import Any
 from ml_collections import ConfigDict, config_flags
 
 from synth.errors import UserError
+from synth.files import local
 from synth.variants import check_mix, parse_variant
 
 # A ConfigDict. Its leaves have the types that the config files give them, which a type checker
@@ -188,6 +189,7 @@ def check_settings(config: Config) -> None:
         "decode.batch_tokens": 1,
     }
     values = flatten(config)
+    local("data.data_dir", values["data.data_dir"])
     for key, smallest in least.items():
         if not values[key] >= smallest:
             raise UserError(f"{key}={values[key]} must be at least {smallest}")

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from synth import compilation, sharding
+from synth import sharding
 from synth.decoding import Search, output_length
 from synth.experiment import Experiment, layout
 from synth.progress import say
@@ -29,32 +29,36 @@ def batch_tokens(experiment: Experiment, search: Search) -> int:
     wanted = experiment.config.decode.batch_tokens
     if experiment.task.kind == "classification":
         return wanted
-    budget = int(_SHARE * device_bytes(compilation.devices()[0]))
-    if jax.process_count() > 1:
-        budget = int(np.min(multihost_utils.process_allgather(np.int64(budget))))
+    has = device_bytes(jax.local_devices()[0])
+    if has is None:
+        return wanted
     shards = sharding.batch_shards(experiment.mesh)
     shapes = layout(experiment.config, experiment.task)
     # Short rows are many: their logits may take more than the caches of long ones.
     fitting = min(
-        budget * shards // row_bytes(experiment, search, bucket) * bucket
+        int(_SHARE * has * shards) // row_bytes(experiment, search, bucket) * bucket
         for bucket in shapes.bucket_lengths
     )
     least = shapes.max_length * shapes.batch_multiple
     chosen = max(min(wanted, fitting), least)
+    if jax.process_count() > 1:  # whose memories may differ
+        chosen = int(np.min(multihost_utils.process_allgather(np.int32(chosen))))
     if chosen < wanted:
         say(
-            f"decode.batch_tokens={chosen} for {wanted}: a device has {budget / 2**30:.1f} GiB "
-            "for decoding"
+            f"decoding {chosen} tokens at once, not decode.batch_tokens={wanted}: a device has "
+            f"{has / 2**30:.1f} GiB"
         )
     return chosen
 
 
-def device_bytes(device: Any) -> int:
-    """Memory of a device; of a CPU its share of the machine's."""
-    stats = device.memory_stats() or {}
-    if "bytes_limit" in stats:
-        return stats["bytes_limit"]
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // jax.local_device_count()
+def device_bytes(device: Any) -> int | None:
+    """Memory of a device of this process; None where it is not known.
+
+    Of a CPU its share of the machine's, as if all processes ran there.
+    """
+    if device.platform == "cpu":
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // jax.device_count()
+    return (device.memory_stats() or {}).get("bytes_limit")
 
 
 def row_bytes(experiment: Experiment, search: Search, bucket: int) -> int:

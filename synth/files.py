@@ -37,6 +37,13 @@ def locate(name: str | os.PathLike[str]) -> Path:
     return Path(text)
 
 
+def local(flag: str, text: str) -> Path:
+    """The path of a flag that cannot be in a bucket; a UserError if it is."""
+    if "://" in text:
+        raise UserError(f"{flag}={text} must be on a file system: mount the bucket (docs/pod.md)")
+    return Path(text)
+
+
 def _bucket_path(text: str) -> Path:
     from etils import epath
 
@@ -74,11 +81,11 @@ def write_bytes(path: Path, content: bytes) -> None:
 
     An OSError names `path`, whatever the file that is written first is called.
     """
-    if not isinstance(path, Path):
-        _put(path, content)
-        return
-    draft = _draft(path)
     with _errors_of(path):
+        if not isinstance(path, Path):
+            path.write_bytes(content)
+            return
+        draft = _draft(path)
         try:
             draft.write_bytes(content)
             draft.replace(path)
@@ -95,6 +102,8 @@ def check_writable(path: Path) -> None:
         with contextlib.suppress(FileExistsError):  # by a file: told below
             path.parent.mkdir(parents=True, exist_ok=True)
         # Trying is the only way to know: root has all rights where nothing can be made, as in /proc
+        if path.exists():
+            path.open("ab").close()
         draft = _draft(path)
         draft.touch()
         draft.unlink()
@@ -106,22 +115,16 @@ def _draft(path: Path) -> Path:
 
 @contextlib.contextmanager
 def _errors_of(path: Path) -> Iterator[None]:
-    """Makes an OSError one of that path."""
+    """Makes an OSError one of that path, and what goes wrong with a bucket an OSError."""
     try:
         yield
     except OSError as error:
         if error.errno is None:  # words of their own
             raise
         raise OSError(error.errno, error.strerror, str(path)) from error
-
-
-def _put(path: Path, content: bytes) -> None:
-    """Writes an object of a bucket; an OSError as a file system has them if that cannot be done."""
-    try:
-        path.write_bytes(content)
-    except OSError:
-        raise
     except Exception as error:  # of several libraries, with no base of their own
+        if isinstance(path, Path):
+            raise
         raise OSError(errno.EIO, str(error).partition("\n")[0], str(path)) from error
 
 
@@ -130,21 +133,30 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode())
 
 
+def read_text(path: Path) -> str:
+    """Contents of a file in UTF-8."""
+    with _errors_of(path):
+        return path.read_text(encoding="utf-8")
+
+
 def append_text(path: Path, text: str) -> None:
     """Adds UTF-8 text to the end of a file, which need not exist."""
     if isinstance(path, Path):
         with path.open("a", encoding="utf-8") as file:
             file.write(text)
-    else:
-        write_text(path, (path.read_text("utf-8") if path.exists() else "") + text)
+        return
+    with contextlib.suppress(FileNotFoundError):
+        text = read_text(path) + text
+    write_text(path, text)
 
 
 def remove_tree(path: Path) -> None:
     """Removes a directory with all that is in it, if it is there and that can be done."""
     if isinstance(path, Path):
         shutil.rmtree(path, ignore_errors=True)
-    else:
-        cast(Any, path).rmtree(missing_ok=True)
+        return
+    with contextlib.suppress(OSError), _errors_of(path):
+        cast(Any, path).rmtree()
 
 
 @contextlib.contextmanager
@@ -158,4 +170,4 @@ def written_here(folder: Path) -> Iterator[Path]:
         for path in Path(scratch).rglob("*"):
             if path.is_file():
                 target = folder / path.relative_to(scratch).as_posix()
-                _put(target, path.read_bytes())
+                write_bytes(target, path.read_bytes())

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from synth.files import write_text
+from synth.files import read_text, write_text
 
 Doing = Callable[[], dict[str, Any]]
 
@@ -115,7 +115,7 @@ class Heartbeat:
 
     def _read(self, process: int) -> dict[str, Any] | None:
         try:
-            return json.loads(self._path(process).read_text(encoding="utf-8"))
+            return json.loads(read_text(self._path(process)))
         except (OSError, ValueError):
             return None
 

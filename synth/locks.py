@@ -10,6 +10,7 @@ and a new holder that finds the name of another machine in it first watches whet
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -26,6 +27,7 @@ from synth.progress import say
 
 BEAT = 5.0  # seconds between two signs of life
 _WATCH = 4 * BEAT  # to see one, also through the cache of a network's file system
+_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)  # of file systems without flock
 _PATIENCE = 1.0  # a reader that looks whether the lock is held has it for a moment
 
 
@@ -52,7 +54,8 @@ def hold(path: Path, what: str) -> Iterator[int]:
         _watch(file, what)
         over = threading.Event()
         holder = {"host": socket.gethostname(), "pid": os.getpid(), "since": now()}
-        _write(file, holder)
+        with contextlib.suppress(OSError):  # a full disk: the lock holds without it
+            _write(file, holder)
         beats = threading.Thread(target=_beat, args=(file, holder, over), daemon=True)
         beats.start()
         try:
@@ -79,6 +82,9 @@ def holder(path: Path) -> str | None:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return _who(found)
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
         return _who(found) if elsewhere and recent else None
     finally:
         os.close(file)
@@ -94,6 +100,10 @@ def _try_lock(file: int) -> bool:
             if time.monotonic() > end:
                 return False
             time.sleep(0.05)
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            return True  # the sign of life is all there is
 
 
 def _watch(file: int, what: str) -> None:
@@ -121,6 +131,7 @@ def _write(file: int, holder: dict[str, Any]) -> None:
     text = json.dumps(holder).encode()
     os.pwrite(file, text, 0)
     os.ftruncate(file, len(text))
+    os.fsync(file)  # a mounted bucket shows it to others only then
 
 
 def _read(file: int) -> dict[str, Any]:

@@ -26,7 +26,14 @@ from data.tokenizer import Tokenizer
 from synth import configuration, locks
 from synth.configuration import Config
 from synth.errors import UserError
-from synth.files import append_text, locate, write_bytes, write_text
+from synth.files import (
+    append_text,
+    locate,
+    read_text,
+    write_bytes,
+    write_text,
+    written_here,
+)
 
 # Keys and sections that may change when a run goes on: they do not change what a step computes.
 # The T2T schedule does not depend on the number of steps, so a longer run is the same run.
@@ -92,12 +99,16 @@ class RunDir:
           UserError: if it holds another run; the message names the keys that differ.
         """
         self.check(info)
+        self.make()
+        record = dataclasses.asdict(info) | {"config": info.config.to_dict()}
+        write_text(self._info, json.dumps(record, indent=2, sort_keys=True) + "\n")
+
+    def make(self) -> None:
+        """Makes the directory."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"cannot make --workdir={self.path}: {error.strerror}") from error
-        record = dataclasses.asdict(info) | {"config": info.config.to_dict()}
-        write_text(self._info, json.dumps(record, indent=2, sort_keys=True) + "\n")
 
     def _check_same(self, info: RunInfo) -> None:
         old, new = self.info().config, info.config
@@ -115,6 +126,11 @@ class RunDir:
                 f"--workdir={self.path} holds another run: {told}. Name a new directory, or the "
                 "config it was started with"
             )
+
+    def check_free(self) -> None:
+        """Raises UserError if a process trains the run; it says which."""
+        if isinstance(self.path, Path) and (who := locks.holder(self.path / "lock")):
+            raise UserError(f"--workdir={self.path} is in use by {who}")
 
     def hold_training(self) -> contextlib.AbstractContextManager:
         """Held by the process that trains the run: a second one would spoil its log.
@@ -138,7 +154,7 @@ class RunDir:
         if not self.exists():
             raise UserError(f"--workdir={self.path} holds no run (it has no run.json)")
         try:
-            record = json.loads(self._info.read_text(encoding="utf-8"))
+            record = json.loads(read_text(self._info))
             config = configuration.from_dict(record["config"])
             return RunInfo(record["name"], record["overrides"], config, record["command"])
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -160,7 +176,7 @@ class RunDir:
         if not self.metrics.exists():
             return []
         records = []
-        for line in self.metrics.read_text(encoding="utf-8").splitlines():
+        for line in read_text(self.metrics).splitlines():
             try:
                 record = json.loads(line)
             except json.JSONDecodeError:
@@ -189,7 +205,11 @@ class MetricsLog:
         timings = [record["timing"] for record in kept if "parts" in record["timing"]]
         self.parts: dict[str, float] = timings[-1]["parts"] if timings else {}
         self._path = run.metrics
-        self._events = SummaryWriter(str(run.path), purge_step=step + 1, write_to_disk=True)
+        # A bucket gets the events at the end: sent from TensorBoard's thread, a failure would go
+        # unseen until its queue is full, and training would wait for ever.
+        self._written = contextlib.ExitStack()
+        folder = self._written.enter_context(written_here(run.path))
+        self._events = SummaryWriter(str(folder), purge_step=step + 1, write_to_disk=True)
 
     def write(self, step: int, values: Mapping[str, float], **timing: Any) -> None:
         """Logs values of `step`; `timing` differs between runs, the values do not."""
@@ -202,8 +222,9 @@ class MetricsLog:
     def close(self) -> None:
         """Writes out what is buffered."""
         self._events.close()
+        self._written.close()
 
 
 def _is_draft(path: Path) -> bool:
     """What a start that was killed before it wrote run.json may have left."""
-    return path.name.startswith(".run.json.")
+    return path.name.startswith(".run.json.") or path.name == "lock"

@@ -64,7 +64,7 @@ def train(info: RunInfo, run: RunDir, profile_steps: range = range(0)) -> Outcom
     config = info.config
     configuration.check_settings(config)
     distributed.check_equal(configuration.flatten(config))
-    distributed.in_turns(lambda: run.check(info))
+    distributed.in_turns(lambda: _check(run, info))
     last = config.train.num_steps
     reached = latest_step(run)
     distributed.check_equal({"the newest checkpoint": reached})
@@ -102,14 +102,21 @@ def train(info: RunInfo, run: RunDir, profile_steps: range = range(0)) -> Outcom
             ) from error
 
 
+def _check(run: RunDir, info: RunInfo) -> None:
+    """Raises UserError if the directory holds another run, or is in use, before any work."""
+    run.check(info)
+    run.check_free()
+
+
 def _begin(run: RunDir, info: RunInfo, experiment: Experiment, stack: contextlib.ExitStack) -> None:
     """Writes what the run is into its directory; in other processes, looks whether it is there.
 
     The directory is held until the stack is left.
     """
     if distributed.is_first():
-        run.begin(info)
+        run.make()
         stack.enter_context(run.hold_training())
+        run.begin(info)  # what is there may have changed until it was held
         remove_tree(run.path / HEARTBEAT)  # of an earlier start
     elif not _appears(run):
         raise UserError(

@@ -64,6 +64,10 @@ def told(line: str, *words: str) -> bool:
             ["learning_rate=-1.0", "at least 0"],
         ),
         ([ENDE, "--config.optimizer.b2=1.0", "--workdir={tmp}/run"], ["b2=1.0", "below 1"]),
+        (
+            [ENDE, "--config.data.data_dir=gs://bucket/tfds", "--workdir={tmp}/run"],
+            ["data.data_dir=gs://bucket/tfds", "mount the bucket"],
+        ),
         ([ENDE, "--num_processes=2", "--workdir={tmp}/run"], ["--coordinator_address", "needs"]),
         (
             ["--config=configs/wmt_ende.py:rnd", "--workdir={tmp}/run"],
@@ -200,10 +204,13 @@ def test_describe_needs_no_data_and_no_directory(start):
     assert "total, trained" in running.out
 
 
-def test_a_cache_that_cannot_be_written_is_named(tmp_path):
+def test_a_cache_that_cannot_be_written_is_named_if_a_user_chose_it(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
-    with pytest.raises(UserError, match=f"--compilation_cache_dir={tmp_path}/file/jax: Not a dir"):
-        cli._made(f"{tmp_path}/file/jax")
+    assert cli._cache(f"{tmp_path}/jax") == f"{tmp_path}/jax"
+    assert cli._cache(f"{tmp_path}/file/jax") is None
+    monkeypatch.setattr(cli.flags.FLAGS["compilation_cache_dir"], "present", 1)
+    with pytest.raises(UserError, match=f"--compilation_cache_dir={tmp_path}/file/jax cannot be"):
+        cli._cache(f"{tmp_path}/file/jax")
 
 
 def test_a_data_directory_that_cannot_be_made_is_named(start, tmp_path):

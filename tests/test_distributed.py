@@ -5,12 +5,14 @@ import random
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 import time
 
 import jax
 import numpy as np
 import pytest
-from conftest import ROOT
+from conftest import ONE_DEVICE, ROOT
 from test_resume import metrics, parameters
 from test_training import SMOOTH_ADAM
 
@@ -93,7 +95,8 @@ def assert_like(run: RunDir, other: RunDir) -> None:
 @pytest.mark.parametrize(
     ("processes", "changes"),
     [
-        (4, {}),
+        pytest.param(4, {}, marks=pytest.mark.long),
+        (2, {}),
         # Both processes hold a half of the heads, and feed the same rows.
         (2, {"sharding.mesh.tensor": 2}),
     ],
@@ -262,6 +265,40 @@ def test_processes_score_as_one_does(start, alone, tmp_path):
         assert len((results / "runs.jsonl").read_text().splitlines()) == 4
         assert ["Written:" in process.out for process in running] == [True, False][:processes]
     assert found[1] == found[2]
+
+
+@pytest.mark.parametrize("memory", [80 << 30, 40 << 20])
+def test_processes_decode_as_many_rows_as_the_smallest_memory_holds(memory, tmp_path):
+    """Each looks at a device of its own; a device of 80 GiB overflows no number."""
+    script = f"""
+import sys
+import jax
+jax.distributed.initialize("localhost:{{port}}", 2, int(sys.argv[1]))
+from synth import configuration, decoding_memory
+from synth.decoding import Search
+from synth.experiment import make_textless_experiment
+
+own = {memory} // (1 + jax.process_index())
+decoding_memory.device_bytes = lambda device: device.memory_stats() or own
+config = configuration.load("configs/wmt_ende.py:vanilla,scale=tiny")
+config.decode.batch_tokens = 1 << 20
+experiment = make_textless_experiment(config)
+print(decoding_memory.batch_tokens(experiment, Search(beam=4, alpha=0.6)))
+""".replace("{port}", str(free_port()))
+    environment = os.environ | {"XLA_FLAGS": ONE_DEVICE}
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, str(index)],
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for index in range(2)
+    ]
+    found = [int(process.communicate(timeout=120)[0].split()[-1]) for process in running]
+    assert found[0] == found[1]
+    assert found[0] == 1 << 20 if memory > 1 << 32 else 512 < found[0] < 1 << 20
 
 
 # --- Flags ----------------------------------------------------------------------------------------

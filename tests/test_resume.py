@@ -133,10 +133,11 @@ def test_a_directory_is_trained_by_one_process_at_a_time(interrupted, straight, 
 
     def a_second_one():
         with pytest.raises(UserError) as error:
-            training.train(tiny(ROW, SCHEDULE), run)
+            training.train(tiny(ROW, SCHEDULE | {"train.num_steps": 99}), run)
         told.append(str(error.value))
 
     assert train(7, a_second_one).step == 11
+    assert run.info().config.train.num_steps == 11
     (message,) = told
     assert f"--workdir={run.path} is in use by process {os.getpid()} on " in message
     assert_same_end(run, straight)

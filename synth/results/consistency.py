@@ -27,15 +27,15 @@ def findings(path: Path, paper: Mapping[str, Any], since: int = 0) -> list[str]:
     ]
 
 
-Lines = list[tuple[int, Record]]
+_Lines = list[tuple[int, Record]]
 
 
-def _repeated(path: Path, lines: Lines, since: int) -> list[str]:
+def _repeated(path: Path, lines: _Lines, since: int) -> list[str]:
     """Of each run how many figures of the same step were measured or said again."""
-    figures: dict[tuple[str, int], Lines] = {}
+    figures: dict[tuple[str, int], _Lines] = {}
     for number, record in lines:
         figures.setdefault((record.identity, record.step), []).append((number, record))
-    runs: dict[str, list[Lines]] = {}
+    runs: dict[str, list[_Lines]] = {}
     for same in figures.values():
         if len(same) > 1 and same[-1][0] > since:
             runs.setdefault(_run(same[0][1]), []).append(same)
@@ -48,11 +48,11 @@ def _run(record: Record) -> str:
     return ", ".join([record.task, *parts, *changes])
 
 
-def _again(figures: list[Lines]) -> str:
+def _again(figures: list[_Lines]) -> str:
     """Of the figures of a run that stand more than once: how many, where, and which ones count."""
     said = [line for same in figures for line in same]
     changed = sum(len({record.value for _, record in same}) > 1 for same in figures)
-    copies = len({record.test_set_sha256 for _, record in said})
+    copies = max(len({record.test_set_sha256 for _, record in same}) for same in figures)
     dates = ", ".join(sorted({record.date for _, record in said}))
     words = "1 figure stands" if len(figures) == 1 else f"{len(figures)} figures stand"
     words += f" more than once (lines {_ranges([number for number, _ in said])}; {dates})"

@@ -14,7 +14,7 @@ FOLDER/jobs.json         the Slurm jobs of its runs
 FOLDER/pod/              where the hosts of a pod job meet
 
 `runs` (names and commands) <- `rows`, `assignments` (what is asked for) <- `plan` (what it costs);
-`locks`, `states`, `folder` (what is known of a run) <- `children` (a command that runs);
+`states`, `folder` (what is known of a run) <- `children` (a command that runs);
 `local`, `pod`, `slurm` (through `pod`), `xpk`: the launchers; `status`: the table; `command`: all
 of it behind the flags of sweep.py. Nothing here touches an accelerator: a TPU is held by one
 process at a time, and that is train.py.

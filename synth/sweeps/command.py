@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from synth import results
+from synth import files, results
 from synth.errors import UserError
 from synth.progress import say
 from synth.sweeps import assignments, hosts, local, plan, pod, slurm, status, xpk
@@ -60,7 +60,7 @@ def main(options: Options, flags: Sequence[str]) -> int:
       UserError: for flags that are wrong or do not go together.
     """
     _check(options)
-    folder = Folder(Path(options.folder))
+    folder = Folder(files.local("--folder", options.folder))
     if options.status:
         _show_status(options, folder)
         return 0
@@ -115,7 +115,8 @@ def _runs(options: Options, folder: Folder) -> list[Run]:
 
 
 def _results(options: Options, folder: Folder) -> str:
-    return options.results or folder.results() or _RESULTS
+    found = options.results or folder.results() or _RESULTS
+    return str(files.local("--results", found))
 
 
 def _peers(options: Options) -> list[str]:
