@@ -51,7 +51,8 @@ def test_rows_follow_the_memory_of_a_device(tiny, monkeypatch, capsys):
     tokens = decoding_memory.batch_tokens(experiment, search)
     rows = tokens // shapes.max_length  # two on each of the eight devices
     assert rows == 16
-    assert f"decode.batch_tokens={tokens} for {wanted}" in capsys.readouterr().err
+    told = f"decoding {tokens} tokens at once, not decode.batch_tokens={wanted}"
+    assert told in capsys.readouterr().err
 
     # The smallest batch there is, if even that does not fit.
     monkeypatch.setattr(decoding_memory, "device_bytes", lambda device: 1)
