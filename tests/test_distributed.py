@@ -96,7 +96,6 @@ def assert_like(run: RunDir, other: RunDir) -> None:
     ("processes", "changes"),
     [
         pytest.param(4, {}, marks=pytest.mark.long),
-        (2, {}),
         # Both processes hold a half of the heads, and feed the same rows.
         (2, {"sharding.mesh.tensor": 2}),
     ],

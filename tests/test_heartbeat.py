@@ -14,18 +14,23 @@ def process_0(tmp_path):
     """The heartbeat of process 0, quick, and what it has said."""
     said: list[str] = []
     doing = {"step": 3, "part": "step", "seconds": 0.0}
-    beat = Heartbeat(
-        tmp_path / "beats",
-        lambda: doing,
-        say=said.append,
-        process=0,
-        processes=2,
-        every=0.02,
-        silent_after=0.3,
-        stuck_after=5.0,
-    )
-    with contextlib.closing(beat):
+    with beating(tmp_path / "beats", said, doing):
         yield tmp_path / "beats", said, doing
+
+
+def beating(folder, said: list[str], doing: dict) -> contextlib.AbstractContextManager:
+    return contextlib.closing(
+        Heartbeat(
+            folder,
+            lambda: doing,
+            say=said.append,
+            process=0,
+            processes=2,
+            every=0.02,
+            silent_after=0.3,
+            stuck_after=5.0,
+        )
+    )
 
 
 def sign(folder, beat: int, **doing) -> None:
@@ -61,12 +66,13 @@ def test_a_process_that_never_began_is_named(process_0):
     assert "process 1" in wait_for(said) and "it has not begun" in said[0]
 
 
-def test_what_keeps_all_waiting_is_told_once_a_step(process_0):
-    folder, said, doing = process_0
-    doing["seconds"] = 600.0
-    for beat in range(20):
-        sign(folder, beat, seconds=601.0)
-        time.sleep(0.02)
+def test_what_keeps_all_waiting_is_told_once_a_step(tmp_path):
+    said: list[str] = []
+    sign(tmp_path, 0, seconds=601.0)
+    with beating(tmp_path, said, {"step": 3, "part": "step", "seconds": 600.0}):
+        for beat in range(1, 20):
+            time.sleep(0.02)
+            sign(tmp_path, beat, seconds=601.0)
     (told,) = said
     assert "no step has ended for long" in told
     assert "process 0:" in told and "in 'step' after step 3 for 600 s" in told

@@ -45,6 +45,7 @@ def sweep(tmp_path, monkeypatch):
             controller.wait()
 
 
+@pytest.mark.long
 def test_jobs_train_and_score_and_note_the_states(sweep):
     sweep.commands.tell(DENSE, "train", "fail")
     assert slurm.launch(sweep, ["timeout_min=2"], 20.0, cluster="local") == 0
