@@ -71,7 +71,7 @@ def main() -> None:
 
     results_dir = files.local("--results", RESULTS.value)
     # The first process alone reads and writes there; what it finds ends all of them.
-    distributed.in_turns(lambda: distributed.is_first() and _check_places(results_dir))
+    distributed.in_first(lambda: _check_places(results_dir))
     before = 0 if RENDER.value else results.last_line(results_dir / "runs.jsonl")
     if PREDICTIONS.value:
         report.score_predictions(

@@ -18,6 +18,7 @@ from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from synth import distributed
 from synth.errors import UserError
+from synth.files import in_bucket
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Checkpoints:
         )
         self._directory = directory
         # Orbax wants no relative paths; those of buckets never are, and etils would spoil them.
-        place = directory.absolute() if isinstance(directory, Path) else directory
+        place = directory if in_bucket(directory) else directory.absolute()
         self._manager = ocp.CheckpointManager(place, options=options)
         # It would ask with the number of a step, which `stopping.Stop` does with other numbers.
         self._manager.reached_preemption = lambda step: False

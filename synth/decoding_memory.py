@@ -11,7 +11,7 @@ from jax.experimental import multihost_utils
 
 from synth import sharding
 from synth.decoding import Search, output_length
-from synth.experiment import Experiment, layout
+from synth.experiment import Experiment, as_dicts, layout
 from synth.progress import say
 
 # What is left to the parameters, to the program's code, and to the estimate's errors.
@@ -76,10 +76,9 @@ def row_bytes(experiment: Experiment, search: Search, bucket: int) -> int:
         model: Any = experiment.model(params, fixed)
         return model.start(inputs_BM.shape[0] if of_language else inputs_BM, beam, length)
 
-    state = experiment.abstract_state()
     rows = 8
     inputs = jax.ShapeDtypeStruct((rows, bucket), np.int32)
-    memory, cache = jax.eval_shape(start, state.params, state.fixed, inputs)
+    memory, cache = jax.eval_shape(start, *as_dicts(experiment.variables), inputs)
     logits = 4 * beam * experiment.vocab_size * 4
     scores = 2 * beam * config.num_heads * (length + bucket) * 4
     tokens = 8 * beam * length * 4

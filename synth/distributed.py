@@ -178,6 +178,20 @@ def in_turns(work: Callable[[], _T]) -> _T:
     return result
 
 
+def in_first(work: Callable[[], object]) -> None:
+    """Does `work` in process 0 alone.
+
+    A command that has joined no others does it without asking JAX, which would take the devices.
+
+    Raises:
+      UserError: in every process if `work` raises a UserError, DataError or OSError.
+    """
+    if jax.distributed.is_initialized():
+        in_turns(lambda: work() if is_first() else None)
+    else:
+        work()
+
+
 def _agree(error: Exception | None) -> None:
     """Raises UserError in every process if one of them has met an error."""
     for index, message in enumerate(_texts(str(error) if error else "")):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import json
 import time
@@ -74,6 +75,11 @@ class _Model:
         """(experiment, params, fixed)."""
         return self.experiment, self.params, self.fixed
 
+    @functools.cached_property
+    def batch_tokens(self) -> int:
+        """Input tokens that are decoded at once; the same for all parts of a mixture."""
+        return decoding_memory.batch_tokens(self.experiment, self.search)
+
     @property
     def settings(self) -> dict[str, Any]:
         """The choices that outputs depend on; greedy search knows no length penalty."""
@@ -117,7 +123,7 @@ def evaluate(
     chosen |= {} if average == 1 else {"average": average}
     model = _Model(experiment, step, params, fixed, search, glove, chosen)
     with contextlib.ExitStack() as stack:
-        distributed.in_turns(lambda: _begin(run, stack))
+        distributed.in_first(lambda: stack.enter_context(run.hold_scoring()))
         sets = _sets(experiment.dataset, split)
         return [_score(model, run, dataset, name) for dataset, name in sets]
 
@@ -146,12 +152,6 @@ def check(
     if search.beam == 1 and alpha is not None:
         raise UserError(f"--alpha={alpha} has no use with beam 1: a greedy search has no penalty")
     return search
-
-
-def _begin(run: RunDir, stack: contextlib.ExitStack) -> None:
-    if distributed.is_first():
-        run.eval.mkdir(exist_ok=True)
-        stack.enter_context(run.hold_scoring())
 
 
 def _sets(whole: Dataset, split: str | None) -> Iterator[tuple[Dataset, str]]:
@@ -225,7 +225,7 @@ def _write_outputs(model: _Model, examples: Sequence[Example], path: Path) -> li
         *model.trained,
         examples,
         model.search,
-        batch_tokens=decoding_memory.batch_tokens(model.experiment, model.search),
+        batch_tokens=model.batch_tokens,
         part=part,
     )
     if distributed.is_first():

@@ -37,6 +37,11 @@ def locate(name: str | os.PathLike[str]) -> Path:
     return Path(text)
 
 
+def in_bucket(path: Path) -> bool:
+    """Whether a path that `locate` gave is in a bucket, where only some of pathlib works."""
+    return not isinstance(path, Path)
+
+
 def local(flag: str, text: str) -> Path:
     """The path of a flag that cannot be in a bucket; a UserError if it is."""
     if "://" in text:
@@ -82,7 +87,7 @@ def write_bytes(path: Path, content: bytes) -> None:
     An OSError names `path`, whatever the file that is written first is called.
     """
     with _errors_of(path):
-        if not isinstance(path, Path):
+        if in_bucket(path):
             path.write_bytes(content)
             return
         draft = _draft(path)
@@ -123,7 +128,7 @@ def _errors_of(path: Path) -> Iterator[None]:
             raise
         raise OSError(error.errno, error.strerror, str(path)) from error
     except Exception as error:  # of several libraries, with no base of their own
-        if isinstance(path, Path):
+        if not in_bucket(path):
             raise
         raise OSError(errno.EIO, str(error).partition("\n")[0], str(path)) from error
 
@@ -141,7 +146,7 @@ def read_text(path: Path) -> str:
 
 def append_text(path: Path, text: str) -> None:
     """Adds UTF-8 text to the end of a file, which need not exist."""
-    if isinstance(path, Path):
+    if not in_bucket(path):
         with path.open("a", encoding="utf-8") as file:
             file.write(text)
         return
@@ -152,7 +157,7 @@ def append_text(path: Path, text: str) -> None:
 
 def remove_tree(path: Path) -> None:
     """Removes a directory with all that is in it, if it is there and that can be done."""
-    if isinstance(path, Path):
+    if not in_bucket(path):
         shutil.rmtree(path, ignore_errors=True)
         return
     with contextlib.suppress(OSError), _errors_of(path):
@@ -162,7 +167,7 @@ def remove_tree(path: Path) -> None:
 @contextlib.contextmanager
 def written_here(folder: Path) -> Iterator[Path]:
     """A directory of a file system, for what cannot write elsewhere; at the end `folder` has it."""
-    if isinstance(folder, Path):
+    if not in_bucket(folder):
         yield folder
         return
     with tempfile.TemporaryDirectory() as scratch:

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from data.processes import is_alive
 from synth.clock import now
 from synth.errors import UserError
 from synth.progress import say
@@ -146,16 +147,6 @@ def _who(found: dict[str, Any]) -> str:
     if not found:
         return "another process"
     host, pid, since = (found.get(key, "?") for key in ("host", "pid", "since"))
-    alive = host != socket.gethostname() or not isinstance(pid, int) or _is_alive(pid)
+    alive = host != socket.gethostname() or not isinstance(pid, int) or is_alive(pid)
     gone = "" if alive else " (it is gone, but a command that it started still runs)"
     return f"process {pid} on {host} since {since}{gone}"
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True

@@ -13,7 +13,7 @@ from data.tasks.task import Example
 from synth import distributed, lines
 from synth.decoding import Search, make_decoder
 from synth.experiment import Experiment, evaluation_batches
-from synth.files import append_text, write_text
+from synth.files import append_text, read_text, write_text
 from synth.passes import run_pass
 from synth.progress import say
 
@@ -67,7 +67,7 @@ def _read(part: Path) -> dict[int, str]:
     known: dict[int, str] = {}
     if jax.process_count() > 1 or not part.exists():
         return known  # processes would have to see the same files
-    for line in part.read_text(encoding="utf-8").splitlines():
+    for line in read_text(part).splitlines():
         try:
             record = json.loads(line)
             known[record["index"]] = record["output"]

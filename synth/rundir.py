@@ -28,6 +28,7 @@ from synth.configuration import Config
 from synth.errors import UserError
 from synth.files import (
     append_text,
+    in_bucket,
     locate,
     read_text,
     write_bytes,
@@ -129,7 +130,7 @@ class RunDir:
 
     def check_free(self) -> None:
         """Raises UserError if a process trains the run; it says which."""
-        if isinstance(self.path, Path) and (who := locks.holder(self.path / "lock")):
+        if not in_bucket(self.path) and (who := locks.holder(self.path / "lock")):
             raise UserError(f"--workdir={self.path} is in use by {who}")
 
     def hold_training(self) -> contextlib.AbstractContextManager:
@@ -145,7 +146,7 @@ class RunDir:
         return self._hold(self.eval, f"the evaluation of --workdir={self.path}")
 
     def _hold(self, folder: Path, what: str) -> contextlib.AbstractContextManager:
-        if not isinstance(folder, Path):
+        if in_bucket(folder):
             return contextlib.nullcontext()
         return locks.hold(folder / "lock", what)
 

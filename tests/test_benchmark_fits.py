@@ -6,10 +6,7 @@ from conftest import ROOT
 from benchmarks import fits
 from configs import lm1b, wmt_ende, wmt_enfr
 
-
-@pytest.fixture(autouse=True)
-def at_root(monkeypatch):
-    monkeypatch.chdir(ROOT)
+pytestmark = pytest.mark.usefixtures("in_root")
 
 
 def fake_report(config, name):

@@ -18,10 +18,7 @@ from synth.errors import UserError
 from synth.rundir import RunDir
 from synth.trained import load_trained
 
-
-@pytest.fixture(autouse=True)
-def in_root(monkeypatch):
-    monkeypatch.chdir(ROOT)
+pytestmark = pytest.mark.usefixtures("in_root")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Looking at the data: every kind of task, and what a user may get wrong."""
 
 import pytest
-from conftest import ROOT
 
 from data import show
 from data.errors import DataError
@@ -10,9 +9,7 @@ from data.tasks import TASKS
 STAND_INS = [name for name in TASKS if name != "agnews"]
 
 
-@pytest.fixture(autouse=True)
-def in_root(monkeypatch):
-    monkeypatch.chdir(ROOT)
+pytestmark = pytest.mark.usefixtures("in_root")
 
 
 @pytest.mark.parametrize("task", STAND_INS)

@@ -22,6 +22,7 @@ import tensorflow_datasets.public_api as tfds
 from absl import logging
 
 from data.errors import DataError
+from data.processes import is_alive
 
 
 def prepare(
@@ -99,15 +100,5 @@ def _remove_left(data_dir: Path) -> None:
     name = re.compile(rf"{re.escape(_prefix())}(\d+)\.[^.]+")
     for path in data_dir.glob("preparing.*"):
         match = name.fullmatch(path.name)
-        if match and not _lives(int(match[1])):
+        if match and not is_alive(int(match[1])):
             shutil.rmtree(path, ignore_errors=True)
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True  # of another user
-    return True

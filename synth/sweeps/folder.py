@@ -13,6 +13,7 @@ from synth import locks
 from synth.errors import UserError
 from synth.files import write_text
 from synth.progress import say
+from synth.rundir import RunDir
 from synth.sweeps import states
 from synth.sweeps.runs import Run
 from synth.sweeps.states import CUT_OFF, DONE, RUNNING, TRAINED, WAITING, State
@@ -45,7 +46,7 @@ class Folder:
         state = states.read(self._state(run))
         if state.state == RUNNING and locks.holder(self._lock(run)) is None:
             return dataclasses.replace(state, state=WAITING, reason=CUT_OFF)
-        if state.state in (TRAINED, DONE) and not (self.workdir(run) / "run.json").exists():
+        if state.state in (TRAINED, DONE) and not RunDir(self.workdir(run)).exists():
             return State(reason="its run directory is gone")
         return state
 

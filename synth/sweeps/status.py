@@ -39,7 +39,7 @@ def entries(folder: Folder, runs: Sequence[Run], results: Path) -> list[dict[str
         entry |= dataclasses.asdict(state)
         entry |= {"step": None, "num_steps": num_steps}
         entry |= {"steps_per_second": None, "seconds_left": None, "scores": []}
-        if (workdir.path / "run.json").exists():
+        if workdir.exists():
             entry |= _progress(workdir, num_steps)
             entry["scores"] = _scores(workdir, run, state, records)
         found.append(entry)
