@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import logging
 import os
 import shutil
 import socket
@@ -30,7 +31,10 @@ def locate(name: str | os.PathLike[str]) -> Path:
     """
     text = os.fspath(name)
     if text.startswith(_BUCKET):
-        _reach(text.removeprefix(_BUCKET).split("/")[0])
+        bucket = text.removeprefix(_BUCKET).split("/")[0]
+        if not bucket:
+            raise UserError(f"{text}: name the bucket, gs://BUCKET/NAME")
+        _reach(bucket)
         return _bucket_path(text)
     if "://" in text:
         raise UserError(f"{text}: name a directory, or a place in a bucket (gs://BUCKET/NAME)")
@@ -70,6 +74,8 @@ def _reach(bucket: str) -> None:
             "bucket (docs/pod.md)"
         ) from error
     conf.setdefault("gcs", {"use_listings_cache": False})
+    # It logs the tracebacks of what comes as an exception, too.
+    logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
     try:
         found, reason = _bucket_path(f"{_BUCKET}{bucket}").exists(), "there is none of that name"
     except Exception as error:  # of several libraries, with no base of their own

@@ -95,4 +95,6 @@ def _lines(path: Path) -> list[str]:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"--predictions={path} cannot be read: {error}") from error
+    if not text:
+        raise UserError(f"--predictions={path} is empty")
     return text.removesuffix("\n").split("\n")

@@ -152,6 +152,11 @@ def test_addresses_that_are_none():
         files.locate("s3://bucket/run")
 
 
+def test_a_bucket_without_a_name():
+    with pytest.raises(UserError, match="gs:///run: name the bucket"):
+        files.locate("gs:///run")
+
+
 def test_a_bucket_that_is_not_there(start, bucket):
     flags = (*RUN, "--workdir=gs://other/run")
     run = start("train.py", *flags, environment=bucket.environment).wait()

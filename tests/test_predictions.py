@@ -41,6 +41,9 @@ def test_another_number_of_lines_is_refused(config, tmp_path):
     path.write_text("eine Zeile\n", encoding="utf-8")
     with pytest.raises(UserError, match="has 1 lines, but test of docs_ende has 1,543"):
         predictions.score_predictions(path, config, split="test")
+    path.write_text("", encoding="utf-8")
+    with pytest.raises(UserError, match=r"--predictions=.*hyp.txt is empty"):
+        predictions.score_predictions(path, config, split="test")
     with pytest.raises(UserError, match=r"--predictions=.*none.* cannot be read"):
         predictions.score_predictions(tmp_path / "none", config, split="test")
     path.write_bytes(b"\xff\n")
