@@ -29,8 +29,8 @@ demo: $(VENV)/.installed
 	$(RUN) eval.py --workdir=$(WORKDIR)
 
 test: lint
-	@echo "--- running the tests, two files at a time"
-	$(RUN) -m pytest -n 2 --dist loadfile
+	@echo "--- running the tests, two at a time"
+	$(RUN) -m pytest -n 2 --dist worksteal
 
 bench: $(VENV)/.installed
 	$(RUN) -m benchmarks --write=results/benchmarks.md
