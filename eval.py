@@ -147,6 +147,7 @@ def _score(results_dir: Path) -> bool:
 
         found = row.find(ROW.value, scale=SCALE.value, seed=SEED.value, workdir=WORKDIR.value)
         evaluation.check(found.info.config, **outputs)
+        row.check_checkpoints(found, CHECKPOINT.value, AVERAGE.value)
         row.tell(found)
         if found.steps:
             row.train(found)

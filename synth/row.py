@@ -78,6 +78,33 @@ def _directory(task: str, config: Config, seed: int) -> Path:
     return Path("runs") / "-".join([task, *parts, config.scale, f"seed{seed}"])
 
 
+def check_checkpoints(row: Row, checkpoint: str, average: int) -> None:
+    """Raises UserError for checkpoints that the row will not have once it is trained.
+
+    Args:
+      row: the row; one that is trained already is not looked at, for evaluation tells at once.
+      checkpoint: 'last', 'best' or a step.
+      average: how many checkpoints, up to that one.
+    """
+    if not row.steps:
+        return
+    settings = row.info.config.train
+    every, last = (settings.eval_every, settings.checkpoint_every), settings.num_steps
+    saved = [n for n in range(1, last) if any(n % step == 0 for step in every)]
+    kept = [*saved, last][-settings.keep_checkpoints :]
+    known = ", ".join(map(str, kept))
+    if checkpoint not in ("last", "best", *map(str, kept)):
+        raise UserError(
+            f"--checkpoint={checkpoint}: once it is trained the row will have its checkpoints "
+            f"{known} (and the best): name one of them, last or best"
+        )
+    if not 1 <= average <= len(kept):
+        raise UserError(
+            f"--average={average}: once it is trained the row will have {len(kept)} checkpoints, "
+            f"{known}; train it by train.py with a larger train.keep_checkpoints for more"
+        )
+
+
 def tell(row: Row) -> None:
     """Says what will be done, and about how long it will take."""
     config = row.info.config

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from synth.errors import UserError
 from synth.metrics import dialogue as dialogue_module
 from synth.metrics import meteor as meteor_module
 from synth.metrics.embeddings import read_glove
@@ -132,12 +133,13 @@ def test_read_glove(tmp_path):
         ("a 1 2\nb 1 x\n", "line 2: not a word and numbers"),
         ("a 1 2\nb 1 nan\n", "line 2: a number is not finite"),
         ("", "no vectors"),
+        ("\x1f\udc8b\udcff \udc99 1", "line 1: not a word and numbers"),  # a compressed file, say
     ],
 )
 def test_read_glove_refuses(text, message, tmp_path):
     path = tmp_path / "vectors.txt"
-    path.write_text(text)
-    with pytest.raises(ValueError, match=message):
+    path.write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(UserError, match=message):
         read_glove(path, ["a"])
 
 

@@ -1,5 +1,6 @@
 """A row of a table with one command, and what evaluation can do beside the usual."""
 
+import dataclasses
 import html
 import json
 import re
@@ -43,6 +44,34 @@ def test_a_row_has_a_place_of_its_own():
     assert found.info.command == (
         f"python train.py --config={found.info.name} --workdir={found.run.path}"
     )
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "average", "told"),
+    [
+        ("last", 3, None),
+        ("best", 1, None),
+        ("16", 3, None),
+        ("10", 1, "--checkpoint=10: .* will have its checkpoints 15, 16, 20 .and the best."),
+        ("7", 1, "--checkpoint=7: .* will have its checkpoints 15, 16, 20 .and the best."),
+        ("first", 1, "--checkpoint=first: .* name one of them, last or best"),
+        ("last", 4, "--average=4: .* will have 3 checkpoints, 15, 16, 20; train it by train.py"),
+        ("last", 0, "--average=0: .* will have 3 checkpoints"),
+    ],
+)
+def test_checkpoints_that_a_row_will_not_have(checkpoint, average, told):
+    found = row.find("lm1b/random", scale="tiny", seed=0, workdir="")
+    found.info.config.train.update(eval_every=5, checkpoint_every=8)
+    if told is None:
+        row.check_checkpoints(found, checkpoint, average)
+        return
+    with pytest.raises(UserError, match=told):
+        row.check_checkpoints(found, checkpoint, average)
+
+
+def test_checkpoints_of_a_trained_row_are_left_to_evaluation():
+    found = row.find("lm1b/random", scale="tiny", seed=0, workdir="")
+    row.check_checkpoints(dataclasses.replace(found, done=20), "7", 9)
 
 
 def test_a_row_is_trained_once_and_its_plan_told_first(tmp_path, data_dir, capfd, monkeypatch):

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
+from synth.errors import UserError
+
 NAMES = ("average", "extrema", "greedy")
 
 
@@ -34,12 +36,12 @@ class Vectors:
 def read_glove(path: str | os.PathLike[str], words: Iterable[str]) -> Vectors:
     """Reads a text file of `word number number ...` once, keeping only the vectors of `words`.
 
-    A first line of two numbers, as word2vec writes it, is passed over. Raises ValueError, naming
+    A first line of two numbers, as word2vec writes it, is passed over. Raises UserError, naming
     the line, for one that does not have as many numbers as the first.
     """
     wanted, total, count = set(words), np.zeros(0), 0
     of: dict[str, np.ndarray] = {}
-    with Path(path).open(encoding="utf-8", newline="\n") as file:
+    with Path(path).open(encoding="utf-8", errors="replace", newline="\n") as file:
         for number, line in enumerate(file, start=1):
             word, _, numbers = line.rstrip().partition(" ")
             if number == 1 and " " not in numbers:
@@ -47,7 +49,7 @@ def read_glove(path: str | os.PathLike[str], words: Iterable[str]) -> Vectors:
             vector = _parse(numbers, f"{path}, line {number}")
             total = total if count else np.zeros(len(vector))
             if len(vector) != len(total):
-                raise ValueError(
+                raise UserError(
                     f"{path}, line {number}: {len(vector)} numbers, but {len(total)} before"
                 )
             total += vector
@@ -55,7 +57,7 @@ def read_glove(path: str | os.PathLike[str], words: Iterable[str]) -> Vectors:
             if word in wanted:
                 of[word] = vector
     if not count:
-        raise ValueError(f"there are no vectors in {path}")
+        raise UserError(f"there are no vectors in {path}")
     return Vectors(total / count, of, count)
 
 
@@ -63,9 +65,9 @@ def _parse(numbers: str, where: str) -> np.ndarray:
     try:
         vector = np.array(numbers.split(), dtype=np.float64)
     except ValueError as error:
-        raise ValueError(f"{where}: not a word and numbers: {numbers[:60]!r}") from error
+        raise UserError(f"{where}: not a word and numbers: {numbers[:60]!r}") from error
     if not np.isfinite(vector).all():
-        raise ValueError(f"{where}: a number is not finite")
+        raise UserError(f"{where}: a number is not finite")
     return vector
 
 
