@@ -5,6 +5,7 @@ The libraries are those that a real one takes; `fake_bucket.py` is the other end
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from typing import Any
 import fake_bucket
 import numpy as np
 import pytest
+from conftest import ROOT, Running
 from test_distributed import free_port
 
 from synth import files
@@ -31,6 +33,7 @@ RUN = (
     "--config.train.eval_every=6",
     "--config.train.checkpoint_every=3",
 )
+DATA = "--config.data.data_dir="
 
 
 class Bucket:
@@ -97,7 +100,7 @@ def bucket() -> Iterator[Bucket]:
 def straight(start, tmp_path_factory, data_dir) -> Path:
     """The run on a file system, never stopped."""
     workdir = tmp_path_factory.mktemp("straight") / "run"
-    flags = (*RUN, f"--config.data.data_dir={data_dir}", f"--workdir={workdir}")
+    flags = (*RUN, f"{DATA}{data_dir}", f"--workdir={workdir}")
     run = start("train.py", *flags).wait()
     assert run.status == 0, run.err
     return workdir
@@ -105,7 +108,7 @@ def straight(start, tmp_path_factory, data_dir) -> Path:
 
 @pytest.mark.slow
 def test_a_run_in_a_bucket_killed_is_the_run_of_a_directory(start, bucket, straight, data_dir):
-    there, flags = "--workdir=gs://bucket/run", (*RUN, f"--config.data.data_dir={data_dir}")
+    there, flags = "--workdir=gs://bucket/run", (*RUN, f"{DATA}{data_dir}")
     killed = start("train.py", *flags, there, environment=bucket.environment)
     done = "run/checkpoints/6/commit_success.txt"
     wait_for(lambda: done in bucket.names(), lambda: killed.status)
@@ -132,7 +135,7 @@ def test_a_run_in_a_bucket_killed_is_the_run_of_a_directory(start, bucket, strai
 
 @pytest.mark.long
 def test_two_processes_share_a_bucket(start, bucket, straight, data_dir):
-    flags = (*RUN, f"--config.data.data_dir={data_dir}", "--workdir=gs://bucket/two")
+    flags = (*RUN, f"{DATA}{data_dir}", "--workdir=gs://bucket/two")
     flags += (f"--coordinator_address=localhost:{free_port()}", "--num_processes=2")
     running = [
         start("train.py", *flags, f"--process_id={index}", environment=bucket.environment)
@@ -145,6 +148,37 @@ def test_two_processes_share_a_bucket(start, bucket, straight, data_dir):
     for line, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(list(line.values()), list(other.values()), rtol=1e-4)
     assert "two/checkpoints/12/commit_success.txt" in bucket.names()
+
+
+@pytest.mark.long
+def test_runs_in_a_bucket_are_compared_and_start_others(start, bucket, data_dir, tmp_path):
+    (tmp_path / "results").mkdir()
+    shutil.copy(ROOT / "results" / "paper.json", tmp_path / "results")
+    results = f"--results={tmp_path / 'results'}"
+
+    def run(name: str, *flags: str) -> Running:
+        done = start(name, *flags, environment=bucket.environment).wait()
+        assert done.status == 0, done.err
+        return done
+
+    for variant in ("vanilla", "random"):
+        config = f"--config=configs/imdb.py:{variant},scale=tiny"
+        place = f"--workdir=gs://bucket/{variant}"
+        run("train.py", config, place, "--config.train.num_steps=2", f"{DATA}{data_dir}")
+        run("eval.py", place, "--split=validation", results)
+    run("eval.py", "--compare", results)
+    records = map(json.loads, (tmp_path / "results" / "runs.jsonl").read_text().splitlines())
+    assert "accuracy_p_vs_vanilla" in [record["metric"] for record in records]
+
+    started = run(
+        "train.py",
+        "--config=configs/imdb.py:vanilla,scale=tiny",
+        f"--workdir={tmp_path / 'run'}",
+        "--config.train.init_from=gs://bucket/vanilla",
+        "--config.train.num_steps=1",
+        f"{DATA}{data_dir}",
+    )
+    assert "starting from step 2 of gs://bucket/vanilla" in started.err
 
 
 def test_addresses_that_are_none():
