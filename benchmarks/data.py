@@ -61,7 +61,8 @@ def measure_task(name: str, args: argparse.Namespace) -> Iterator[tuple[Any, ...
     text = (view.split, view.tokenizer, view.layout)
 
     def ours() -> Iterator[Batch]:
-        return iter(pipelines.train_batches(*text, window=view.window, seed=view.seed))
+        windows = pipelines.plan_windows(*text, window=view.window, seed=view.seed)
+        return iter(pipelines.train_batches(windows))
 
     ways: dict[str, Callable[[], Iterator[Batch]]] = {
         "ours": ours,

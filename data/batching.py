@@ -289,8 +289,19 @@ def packed(lines: list[Ids], layout: Layout, rng: np.random.Generator) -> list[B
 
 
 def own_rows(batch: Batch, process_index: int, process_count: int) -> Batch:
-    """The block of rows of one process; the blocks in order of process make up the batch."""
-    rows = len(next(iter(batch.values()))) // process_count
+    """The block of rows of one process; the blocks in order of process make up the batch.
+
+    Raises:
+      DataError: if there is no such process, or the rows cannot be divided so.
+    """
+    if not 0 <= process_index < process_count:
+        raise DataError(f"process_index={process_index} is not below process_count={process_count}")
+    rows, rest = divmod(len(next(iter(batch.values()))), process_count)
+    if rest:
+        raise DataError(
+            f"a batch of {rows * process_count + rest} rows cannot be divided among "
+            f"{process_count} processes: batch_multiple must be a multiple of process_count"
+        )
     block = slice(process_index * rows, (process_index + 1) * rows)
     return {key: array[block] for key, array in batch.items()}
 

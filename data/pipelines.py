@@ -46,8 +46,18 @@ class _Planner:
     tokenizer: Tokenizer
     layout: Layout
     seed: int
+    last: dict[int, Window] = dataclasses.field(default_factory=dict)
 
     def __call__(self, number: int, indices: Sequence[int]) -> Window:
+        """The window of that number. The last one is kept: the report and training ask for it."""
+        window = self.last.get(number)
+        if window is None:
+            window = self._plan(number, indices)
+            self.last.clear()
+            self.last[number] = window
+        return window
+
+    def _plan(self, number: int, indices: Sequence[int]) -> Window:
         ids_of = batching.encode(self.split.__getitems__(indices), self.tokenizer)
         ids_of, cut_N = self._cut(ids_of)
         too_long_N, empty_N = self._faults(ids_of)
@@ -113,16 +123,17 @@ class _OwnRows(grain.experimental.FlatMapTransform):
 
 
 def train_batches(
-    split: Split,
-    tokenizer: Tokenizer,
-    layout: Layout,
-    *,
-    window: int,
-    seed: int,
-    process_index: int = 0,
-    process_count: int = 1,
+    windows: grain.MapDataset[Window], *, process_index: int = 0, process_count: int = 1
 ) -> grain.IterDataset[Batch]:
     """Endless batches of int32 arrays; every epoch holds each example once, in another order.
+
+    Args:
+      windows: of `plan_windows`.
+      process_index: of this process: which block of each batch's rows it takes.
+      process_count: how many blocks there are.
+
+    Raises:
+      DataError: with the first batch, if there is no such process or its rows do not divide.
 
     seq2seq: `inputs` [B, L] and `targets` [B, T], each row ended by EOS and padded with 0; L is
     a bucket length, B the multiple of `batch_multiple` below batch_tokens / L.
@@ -133,11 +144,8 @@ def train_batches(
 
     Examples longer than the layout's limits (with EOS, either side) and those with an empty side
     are left out, or their inputs cut if the layout says so; `data.report` counts them. Rows
-    without an example are all zeros. `window` is about how many examples are planned at once: the
-    larger, the fuller the batches. An epoch ends with a window.
+    without an example are all zeros.
     """
-    _check_processes(process_index, process_count, layout.batch_multiple)
-    windows = plan_windows(split, tokenizer, layout, window=window, seed=seed)
     # One window is planned in a background thread while the one before is used up.
     options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=1)
     rows = _OwnRows(process_index, process_count)
@@ -147,9 +155,16 @@ def train_batches(
 def plan_windows(
     split: Split, tokenizer: Tokenizer, layout: Layout, *, window: int, seed: int
 ) -> grain.MapDataset[Window]:
-    """The windows of one epoch by number, for all processes; arguments as in `train_batches`.
+    """The windows of one epoch by number, for all processes; an epoch ends with a window.
 
     Numbers go on beyond its length: window `len + 3` is window 3 of the second epoch.
+
+    Args:
+      split: the examples.
+      tokenizer: of both sides.
+      layout: the shapes of the batches.
+      window: about how many examples are planned at once: the larger, the fuller the batches.
+      seed: of the order of the examples and of all that is random in a plan.
     """
     planner = _Planner(split=split, tokenizer=tokenizer, layout=layout, seed=seed)
     return _index_windows(len(split), window, seed).map_with_index(planner)
@@ -202,7 +217,6 @@ def eval_batches(
     What is too long is cut, with EOS as its last token, and counted.
     `sources_only` leaves the targets out, for decoding; `skip` are examples that need no batch.
     """
-    _check_processes(process_index, process_count, layout.batch_multiple)
     if sources_only and layout.kind == "language_model":
         raise DataError("sources_only: a language model has no inputs")
     if not examples:
@@ -250,13 +264,3 @@ def _eval_batch(ids_of, group: np.ndarray, layout: Layout, length: int) -> Batch
     index_B = np.full(layout.rows(length), -1, np.int32)
     index_B[: len(group)] = group
     return {**arrays, "index": index_B}
-
-
-def _check_processes(process_index: int, process_count: int, batch_multiple: int) -> None:
-    if not 0 <= process_index < process_count:
-        raise DataError(f"process_index={process_index} is not below process_count={process_count}")
-    if batch_multiple % process_count:
-        raise DataError(
-            f"batch_multiple={batch_multiple} is not a multiple of process_count={process_count}: "
-            "each process takes the same number of rows"
-        )

@@ -365,17 +365,13 @@ def train_batches(experiment: Experiment) -> grain.IterDataset[dict[str, np.ndar
     config = experiment.config
     split = open_split(experiment, "train")
     shapes = layout(config, experiment.task)
-    order = dict(window=config.data.window, seed=config.seed)
-    windows = pipelines.plan_windows(split, experiment.tokenizer, shapes, **order)
+    windows = pipelines.plan_windows(
+        split, experiment.tokenizer, shapes, window=config.data.window, seed=config.seed
+    )
     say(f"{experiment.dataset.name}: {report.fill_report(windows)}")
     if split.invalid:
         say(f"{len(split.invalid)} of these rows are not UTF-8; their bad bytes became U+FFFD")
     process_index, process_count = sharding.row_block(experiment.mesh)
     return pipelines.train_batches(
-        split,
-        experiment.tokenizer,
-        shapes,
-        **order,
-        process_index=process_index,
-        process_count=process_count,
+        windows, process_index=process_index, process_count=process_count
     )

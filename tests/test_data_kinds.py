@@ -82,7 +82,8 @@ def tokenizer(tmp_path_factory):
 
 
 def train(case, tokenizer, **process):
-    return pipelines.train_batches(case.split, tokenizer, case.layout, window=50, seed=5, **process)
+    windows = pipelines.plan_windows(case.split, tokenizer, case.layout, window=50, seed=5)
+    return pipelines.train_batches(windows, **process)
 
 
 def epoch(case, tokenizer):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from etils import epath
 
-from data import pipelines
+from data import batching, pipelines
 from data.batching import Layout
 from data.errors import DataError
 from data.report import fill_report
@@ -66,7 +66,9 @@ def train(tokenizer):
 
     def make(kind, **changes):
         split, layout, settings = settings_of(kind, **changes)
-        return pipelines.train_batches(split, tokenizer, layout, **settings)
+        order = {name: settings.pop(name) for name in ("window", "seed")}
+        windows = pipelines.plan_windows(split, tokenizer, layout, **order)
+        return pipelines.train_batches(windows, **settings)
 
     return make
 
@@ -163,8 +165,8 @@ def test_three_processes_need_a_multiple_of_three(train):
     np.testing.assert_array_equal(
         whole["inputs"], np.concatenate([part["inputs"] for part in parts])
     )
-    with pytest.raises(DataError, match="batch_multiple=8 is not a multiple of process_count=3"):
-        train("seq2seq", process_count=3)
+    with pytest.raises(DataError, match="batch of .* rows cannot be divided among 3 processes"):
+        next(iter(train("seq2seq", process_count=3)))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -213,13 +215,28 @@ def test_what_cannot_be_trained_on_is_left_out_and_counted(tokenizer):
     rows = [("ok", "ok"), ("", "x"), ("x", " "), ("the " * 40, "x"), ("x", "the " * 40)]
     split = split_of("seq2seq", rows)
     layout = Layout(kind="seq2seq", **SHAPES)
-    settings: dict[str, Any] = dict(window=9, seed=0)
-    report = fill_report(pipelines.plan_windows(split, tokenizer, layout, **settings), None)
+    windows = pipelines.plan_windows(split, tokenizer, layout, window=9, seed=0)
+    report = fill_report(windows, None)
     assert (report.examples, report.too_long, report.empty, report.batches) == (5, 2, 2, 1)
     assert "left out 2 too long, 2 empty" in str(report)
-    batch = next(iter(pipelines.train_batches(split, tokenizer, layout, **settings)))
+    batch = next(iter(pipelines.train_batches(windows)))
     assert lines_of([batch], tokenizer) == ["ok"]
     assert not batch["targets"][1:].any()  # rows that only fill up are zeros
+
+
+def test_the_window_of_the_report_is_not_planned_again(tokenizer, monkeypatch):
+    split, layout, order = settings_of("seq2seq")
+    windows = pipelines.plan_windows(split, tokenizer, layout, **order)
+    encode, seen = batching.encode, []
+
+    def counted(examples, tokenizer):
+        seen.append(examples)
+        return encode(examples, tokenizer)
+
+    monkeypatch.setattr(batching, "encode", counted)
+    fill_report(windows)
+    next(iter(pipelines.train_batches(windows)))
+    assert seen.count(seen[0]) == 1
 
 
 def test_text_without_one_usable_example_is_an_error_not_a_hang(train):
@@ -286,12 +303,12 @@ def test_evaluation_cuts_long_examples_keeps_empty_ones_and_can_ignore_targets(t
         (dict(window=0), "window=0"),
         (dict(seed=-1), "seed=-1"),
         (dict(process_index=2, process_count=2), "process_index=2"),
-        (dict(process_count=3), "process_count=3"),
+        (dict(process_count=3), "3 processes: batch_multiple must be a multiple"),
     ],
 )
 def test_settings_that_do_not_fit_are_named(train, changes, message):
     with pytest.raises(DataError, match=message):
-        train("seq2seq", **changes)
+        next(iter(train("seq2seq", **changes)))
 
 
 def test_a_language_model_has_no_sources(tokenizer):
