@@ -170,7 +170,6 @@ def summary(compile_row: Callable[[Config, str], dict[str, Any]], row: Row, name
         "flops": worst.get("flops"),
         "collectives": sum(moved),
         "rematerialised": sum(program["rematerialised"] for program in report["programs"]),
-        "seconds": [program["seconds"]["compile"] for program in report["programs"]],
     }
 
 
@@ -207,20 +206,19 @@ def section(called: str, name: str, rows: Sequence[Row], done: dict[str, Any]) -
         devices=topology.device_count,
         limit=f"{topology.memory / topologies.GIB:.2f} GiB",
     )
-    headers = ("config", "attention", "GiB", "fits", "GFLOP", "collectives, MB", "compiled in, s")
+    headers = ("config", "attention", "GiB", "fits", "GFLOP", "collectives, MB")
     return measure.section(name, called, text, headers, lines, left=2, packages=_PACKAGES)
 
 
 def cells(found: dict[str, Any]) -> tuple[str, ...]:
     """A row's figures; an error stands in the second column."""
     if "error" in found:
-        return "-", found["error"], "-", "-", "-"
+        return "-", found["error"], "-", "-"
     return (
         f"{found['total'] / topologies.GIB:.2f}",
         ("yes" if found["fits"] else "NO") + (" (copies)" if found["rematerialised"] else ""),
         "-" if found["flops"] is None else f"{found['flops'] / 1e9:,.0f}",
         f"{found['collectives'] / 1e6:,.0f}",
-        " + ".join(f"{seconds:.0f}" for seconds in found["seconds"]),
     )
 
 

@@ -165,7 +165,7 @@ def test_three_processes_need_a_multiple_of_three(train):
     np.testing.assert_array_equal(
         whole["inputs"], np.concatenate([part["inputs"] for part in parts])
     )
-    with pytest.raises(DataError, match="batch of .* rows cannot be divided among 3 processes"):
+    with pytest.raises(DataError, match=r"batch of .* rows cannot be divided among 3 processes"):
         next(iter(train("seq2seq", process_count=3)))
 
 
